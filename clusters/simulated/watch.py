@@ -114,6 +114,7 @@ class Watch:
         self._stable: dict[TopicPartition, StableOffsets] = {}
         self._damaged: dict[int, None] = {}
         self._taken: list[tuple[int, TopicPartition, list[BatchMark]]] = []  # while the partition recovers
+        self._members: dict[TopicPartition, tuple[int, tuple[int, ...]]] = {}  # leader epoch and ISR as committed last
         self._recovering: dict[TopicPartition, int] = {}  # the leader epochs of partitions that were committed so last
         self._behind: dict[TopicPartition, None] = {}  # a replica's log ends before what is committed
         self._exposures: dict[tuple[TopicPartition, int], tuple[int, int]] = {}  # high watermark, metadata known then
@@ -247,6 +248,7 @@ class Watch:
             del self._prefixes[partition]
             self._stable.pop(partition, None)
             self._recovering.pop(partition, None)
+            self._members.pop(partition, None)
             self._behind.pop(partition, None)
             for known in (self._leaders, self._exposures):
                 for key in [key for key in known if key[0] == partition]:
@@ -273,11 +275,25 @@ class Watch:
                 )
             if state is not None:
                 self._recovered_by_right(partition, state)
+                self._replicated_by(partition, state)
             if prefix is not None and state is not None and state.leader in prefix.lossy:
                 prefix.led_by_lossy = state.leader_epoch
             if prefix is not None and state is not None and not self._may_begin_anew(partition, prefix):
                 self._members_hold(partition, state.leader_epoch, prefix)
                 self._eligible_hold(partition, prefix)
+
+    def _replicated_by(self, partition: TopicPartition, state: PartitionState) -> None:
+        """Know up to where a former ISR had replicated the log when another took its place.
+
+        Its leader may have taken that for committed without anybody having seen it, and keeps what it knows when it leads again with a lower high watermark.
+        """
+        term, members = (state.leader_epoch, state.isr), self._members.get(partition)
+        self._members[partition] = term
+        if members is None or members == term or len(members[1]) < self.committed.effective_min_isr(partition, state):
+            return
+        prefix = self._prefix(partition)
+        ends = [self._log_end(node, partition) for node in members[1]]
+        prefix.replicated_end = max(prefix.replicated_end, min(ends))
 
     def _recovered_by_right(self, partition: TopicPartition, state: PartitionState) -> None:
         """I12: who ends a recovery has ended the transactions that it had found open, before anybody may read (KIP-704).
@@ -597,6 +613,7 @@ class CommittedPrefix:
         self.end_offset = 0
         self.verified: dict[int, int] = {}  # node -> offset up to which its log was found equal
         self.doubtful: dict[int, None] = {}  # nodes that lost data since they registered
+        self.replicated_end = 0  # up to where a former ISR held the log: its leader may have taken that for committed
         self.lossy: dict[int, None] = {}  # nodes that ever lost data
         self.led_by_lossy = -1  # the last leader epoch in which one of these led
         self.damaged: dict[int, None] = {}  # nodes whose bytes were altered: what their batches say is not theirs
@@ -634,6 +651,7 @@ class CommittedPrefix:
 
     def begin_anew(self, log: ReplicaLog) -> None:
         """Forget what an unclean election may have lost."""
+        self.replicated_end = 0
         self.verified.clear()
         common = 0
         for mark in self.batches:
@@ -681,12 +699,18 @@ class CommittedPrefix:
         """I18: readers of committed transactions are shown nothing behind the beginning of one whose end is not committed.
 
         Of one whose beginning its log does not have (retention took it, or it was copied from a log that begins later) the leader knows nothing. One
-        that began before the log's start, in a batch that is still there, holds up nobody: nobody can read from there.
+        that began before the log's start, in a batch that is still there, holds up nobody: nobody can read from there. Nor does one whose end a former
+        ISR had replicated.
         """
         if node in self.damaged or shown.leader_epoch < self.leader_epoch:
             return
         begins = log.batches[0].base_offset if log.batches else log.end_offset
-        first = min((offset for offset in self.open.values() if offset >= begins), default=shown.offset)
+        behind = log.batches[log.index_of(self.end_offset) :] if self.replicated_end > self.end_offset else ()
+        ended = {mark.producer_id for mark in behind if mark.is_control and mark.last_offset < self.replicated_end}
+        first = min(
+            (offset for producer, offset in self.open.items() if offset >= begins and producer not in ended),
+            default=shown.offset,
+        )
         if shown.offset > max(first, shown.log_start_offset):
             raise Violated(
                 Invariant.I18,

@@ -277,6 +277,43 @@ def test_readers_pass_no_transaction_whose_end_is_not_committed(held, high_water
         prefix.hold_stable(1, leader, StableOffset(1, high_watermark, stable))
 
 
+@pytest.mark.parametrize(
+    ("replicated_end", "breaks"),
+    [
+        pytest.param(11, False, id="a former isr held its end"),
+        pytest.param(10, True, id="a former isr held all but its end"),
+    ],
+)
+def test_a_leader_may_know_an_end_to_be_committed_that_its_high_watermark_has_not_passed(replicated_end, breaks):
+    """It had led before, and followed one with a lower high watermark since (found by a search)."""
+    prefix, leader = CommittedPrefix(P), log(*OVER)
+    prefix.exposed(1, leader, 1, 10)
+    prefix.replicated_end = replicated_end
+
+    with violates("I18") if breaks else nullcontext():
+        prefix.hold_stable(1, leader, StableOffset(1, 10, 10))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "end"),
+    [
+        pytest.param((1, 2), (2,), 5, id="an isr of min isr"),
+        pytest.param((1,), (1, 2), 0, id="one below min isr"),
+        pytest.param((1, 2), (1, 2), 0, id="the same one"),
+    ],
+)
+def test_up_to_where_a_former_isr_held_the_log(before, now, end):
+    simulation = Simulation(1)
+    machines = {node: simulation.add_machine(f"broker-{node}", f"10.0.0.{node}", node) for node in (1, 2)}
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0, min_insync_replicas=2)
+    watch = Watch(simulation, machines, "/data", committed, dict, elr_enabled=True, producer_expiration_ms=86_400_000)
+    watch.replicas[1].logs[P], watch.replicas[2].logs[P] = log(mark(0, 9, 1)), log(mark(0, 4, 1))
+    watch._replicated_by(P, state(isr=before, elr=(), replicas=(1, 2)))
+    watch._replicated_by(P, state(isr=now, elr=(), replicas=(1, 2)))
+
+    assert watch._prefix(P).replicated_end == end
+
+
 @pytest.mark.parametrize(("stable", "breaks"), [(3, False), (4, True)])
 def test_readers_begin_where_the_log_starts_also_in_the_midst_of_an_open_transaction(stable, breaks):
     """Deleting records moved the start into its first batch: a search accused a leader that showed that start, as Apache Kafka's do."""
