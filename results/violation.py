@@ -33,6 +33,7 @@ class Invariant(StrEnum):
     I21 = "I21"
     I22 = "I22"
     I23 = "I23"
+    I24 = "I24"
     Z1 = "Z1"
     Z2 = "Z2"
     Z3 = "Z3"
@@ -256,6 +257,14 @@ class VoteNotKept(msgspec.Struct, frozen=True, kw_only=True, tag="vote_not_kept"
     stored_vote: int | None
 
 
+class ProposedShort(msgspec.Struct, frozen=True, kw_only=True, tag="proposed_short"):
+    """A leader proposes a broker for the ISR whose log ends before the leader epoch begins."""
+
+    leader: int
+    epoch_start_offset: int
+    log_end_offset: int
+
+
 class StaleRequestCarriedOut(msgspec.Struct, frozen=True, kw_only=True, tag="stale_request_carried_out"):
     """A broker carries out a control request that names the broker epoch of an earlier registration."""
 
@@ -346,6 +355,7 @@ Facts = (
     | GrantedBesideLeader
     | GrantedToShorterLog
     | VoteNotKept
+    | ProposedShort
     | StaleRequestCarriedOut
     | StoppedUnasked
     | HostedLogGone

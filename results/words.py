@@ -26,6 +26,7 @@ from tribunal.results.violation import (
     NodeFailed,
     NoProgress,
     OutOfSequence,
+    ProposedShort,
     RecoveryForgotten,
     RemovedBelowMinIsr,
     Role,
@@ -130,6 +131,8 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
         case VoteNotKept(candidate=candidate, stored_epoch=stored_epoch, stored_vote=stored_vote):
             said = "is not there" if stored_epoch is None else f"says epoch {stored_epoch}, vote {stored_vote}"
             return f"{node} grants {candidate} its vote in epoch {epoch}, and its quorum-state file {said}"
+        case ProposedShort(leader=leader, epoch_start_offset=start, log_end_offset=end):
+            return f"{leader} proposes {node} for the ISR in epoch {epoch}, which begins at {start}; the log of {node} ends at {end}"
         case StaleRequestCarriedOut(api=api, broker_epoch=stale, registered_epoch=registered):
             return f"broker {node} of epoch {registered} carries out a {api} of broker epoch {stale}"
         case StoppedUnasked(controller=controller, broker_epoch=broker_epoch):

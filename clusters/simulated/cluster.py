@@ -52,6 +52,7 @@ from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
 from tribunal.clusters.simulated.own_failure import own_failure
 from tribunal.clusters.simulated.process import NS_PER_S
+from tribunal.clusters.simulated.proposals import proposals_of
 from tribunal.clusters.simulated.replica_logs import first_offset_of
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.votes import Votes
@@ -511,6 +512,8 @@ class SimulatedCluster(SimulatedFaults):
 
     def _message_sent(self, frame: Frame, fate: Fate) -> None:
         self._votes.note(frame)
+        if not self.spec.is_zookeeper_mode:
+            self.watch.proposed(proposals_of(frame))
         self._requests.note(frame, fate, metadata_offset=metadata_offset_of(frame))
         self._something_happened()
 

@@ -19,12 +19,14 @@ an unclean election was committed, the committed prefix of that partition begins
 | I17 | sequences of each replica (`sequences.py`) |
 | I18 | last stable offsets (`stable_offsets.py`), and `CommittedPrefix`: none is behind the beginning of a transaction whose end is not committed |
 | I23 | `votes.py`: votes and pre-votes, by the messages themselves |
+| I24 | whom leaders propose for the ISR (`proposals.py`), against where their logs end |
 | I20 | clean-shutdown files of running brokers, and of brokers that have ended: what they vouch for is on the disk |
 
 I11 is kept as far as committed metadata show it: who enters an ISR is registered and not fenced; an earlier incarnation that enters
 is seen by I9. I6, I19 and the readers' half of I18 are claims about clients; they are checked in the recording.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -39,6 +41,7 @@ from tribunal.clusters.api import PartitionState
 from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation, QuorumMember
 from tribunal.clusters.simulated.event_fields import BrokerRegistered, Followed, HighWatermark, QuorumLeader
 from tribunal.clusters.simulated.lone_leaders import LoneLeaders
+from tribunal.clusters.simulated.proposals import Proposal
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
 from tribunal.clusters.simulated.sequences import Expiration, Sequences
 from tribunal.clusters.simulated.stability import Stability
@@ -54,6 +57,7 @@ from tribunal.results.violation import (
     Invariant,
     LogEndsEarly,
     MovedBelowMinIsr,
+    ProposedShort,
     Role,
     StableBeyondOpen,
     TakenWhileRecovering,
@@ -115,6 +119,7 @@ class Watch:
         self._damaged: dict[int, None] = {}
         self._taken: list[tuple[int, TopicPartition, list[BatchMark]]] = []  # while the partition recovers
         self._members: dict[TopicPartition, tuple[int, tuple[int, ...]]] = {}  # leader epoch and ISR as committed last
+        self._proposals: list[Proposal] = []  # for the ISR, not looked at yet
         self._recovering: dict[TopicPartition, int] = {}  # the leader epochs of partitions that were committed so last
         self._behind: dict[TopicPartition, None] = {}  # a replica's log ends before what is committed
         self._exposures: dict[tuple[TopicPartition, int], tuple[int, int]] = {}  # high watermark, metadata known then
@@ -130,6 +135,12 @@ class Watch:
         """Take a violation that somebody else saw."""
         self._accused.append(problem)
         self._schedule()
+
+    def proposed(self, proposals: Sequence[Proposal]) -> None:
+        """Take whom a leader proposes for the ISR; the logs are looked at once the present event is over."""
+        if proposals:
+            self._proposals += proposals
+            self._schedule()
 
     def look_soon(self) -> None:
         """Look once the present event is over: the committed state has changed."""
@@ -229,6 +240,8 @@ class Watch:
             self._changed_by_commits()
         if self._taken:
             self._serve_by_right()
+        if self._proposals:
+            self._proposed_by_right()
         self.stability.look(members)
         reported, self._reported = self._reported, []
         for one in reported:
@@ -417,6 +430,37 @@ class Watch:
                         epoch=mark.epoch,
                     )
 
+    def _proposed_by_right(self) -> None:
+        """I24: whom a leader proposes for the ISR has its log up to the beginning of the leader epoch (KAFKA-7128).
+
+        A leader that does not know the last committed change proposes who was a member before it; nothing is said of that, nor of a process of a
+        follower that is not registered now. In a log that is compacted nobody sees where a leader epoch began.
+        """
+        proposals, self._proposals = self._proposals, []
+        names = {topic_id: name for name, topic_id in self.committed.topic_ids.items()}
+        for one in proposals:
+            partition = TopicPartition(names.get(one.topic_id, ""), one.partition)
+            state, log = self.committed.state.partitions.get(partition), self._log_of(one.leader, partition)
+            if state is None or log is None or log.is_compacted:
+                continue
+            known = (state.leader, state.leader_epoch, state.partition_epoch)
+            if known == (one.leader, one.leader_epoch, one.partition_epoch):
+                self._newcomers_reach(partition, state, _begins_at(log, one.leader_epoch), one.members)
+
+    def _newcomers_reach(
+        self, partition: TopicPartition, state: PartitionState, start_offset: int, members: Sequence[tuple[int, int]]
+    ) -> None:
+        lost = {**self._damaged, **self._prefix(partition).doubtful}
+        for node, broker_epoch in members:
+            registered = self.committed.state.brokers.get(node)
+            if node in state.isr or node in lost or registered is None or registered.broker_epoch != broker_epoch:
+                continue
+            log = self._log_of(node, partition)
+            end_offset = None if log is None else log.end_offset
+            if end_offset is not None and end_offset < start_offset:
+                short = ProposedShort(leader=state.leader, epoch_start_offset=start_offset, log_end_offset=end_offset)
+                raise Violated(Invariant.I24, short, partition=partition, node=node, epoch=state.leader_epoch)
+
     def _hosted_vanished(self, node: int, partition: TopicPartition) -> None:
         """Z3: nobody but a fault takes a replica's log, and its checkpoints, from the broker it is assigned to."""
         state = self.committed.state.partitions.get(partition)
@@ -590,6 +634,12 @@ class Batches:
                 node=node,
                 epoch=mark.epoch,
             )
+
+
+def _begins_at(log: ReplicaLog, epoch: int) -> int:
+    """Return the first offset of a leader epoch in its leader's log; where it has written nothing yet, the end of that."""
+    place = bisect_left(log.batches, epoch, key=lambda mark: mark.epoch)
+    return log.batches[place].base_offset if place < len(log.batches) else log.end_offset
 
 
 def left_open_before(batches: Sequence[BatchMark], epoch: int) -> dict[int, int]:

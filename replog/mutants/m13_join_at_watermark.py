@@ -1,6 +1,6 @@
 """M13: a follower joins the ISR at the high watermark, short of the epoch's start.
 
-Evidence: acknowledged records are lost after two fail-overs within one round of fetches. KAFKA-7128.
+Evidence: a proposal of who lacks the beginning of the leader epoch (I24); acknowledged records are lost after two fail-overs within one round of fetches. KAFKA-7128.
 """
 
 from replog.broker.isr import Effect, Follower, LeaderState

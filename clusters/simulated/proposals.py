@@ -1,0 +1,45 @@
+"""Whom leaders propose for the ISR, as AlterPartition says it on the simulated network; `Watch` holds it against the logs (I24)."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from replog.wire.apis import Api
+from replog.wire.codec import decode_request
+from replog.wire.decoder import MalformedMessage
+from replog.wire.messages.alter_partition import AlterPartitionRequest
+from tribunal.clusters.api import CLIENTS
+from tribunal.clusters.simulated.frames import LENGTH_BYTES, Frame
+
+
+class Proposal(NamedTuple):
+    """An ISR that a leader proposes, with the broker epoch of each member."""
+
+    leader: int
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    members: tuple[tuple[int, int], ...]
+
+
+def proposals_of(frame: Frame) -> list[Proposal]:
+    """Return what a message proposes as it is written; of versions that say no broker epochs nothing."""
+    if frame.api != Api.ALTER_PARTITION or not frame.is_request or frame.source == CLIENTS:
+        return []
+    try:
+        body = decode_request(memoryview(frame.data)[LENGTH_BYTES:]).body
+    except MalformedMessage:
+        return []  # the receiver will say so
+    assert isinstance(body, AlterPartitionRequest)
+    return [
+        Proposal(
+            frame.source,
+            topic.topic_id,
+            one.partition_index,
+            one.leader_epoch,
+            one.partition_epoch,
+            tuple((member.broker_id, member.broker_epoch) for member in one.new_isr_with_epochs),
+        )
+        for topic in body.topics
+        for one in topic.partitions
+    ]
