@@ -4,12 +4,14 @@
     python bench/compare_kafka.py --json         # [{"name", "unit", "better", "ours", "kafka", "ratio"}, ...]
     python bench/compare_kafka.py --nodes 1 --seconds 1 --repeats 1 --no-failover
     python bench/compare_kafka.py --tls          # the same, with TLS among brokers, and between them and the client
+    python bench/compare_kafka.py --kinds        # codecs, partitions, producers, reads, groups, transactions, the Java client; ten minutes
 
 Every node is broker and controller in one process, for both. Throughput: one producer, one partition, records of 100 B and
 1 KiB; all of them have to be in the log afterwards. Latency: one record at a time, acks=all. Start: from the first
 process until every broker says that all serve, directories formatted before. Memory: resident, the largest node. Failover: kill -9 of the
 leader until a record is acknowledged again by acks=all, with Kafka's default time-outs: of a leader alone, and of one whose process is the
-active controller, too (then its successor gives every broker a whole session again, in both). `ratio` is ours divided by Kafka's; `better`
+active controller, too (then its successor gives every broker a whole session again, in both). Kinds of load: `kinds_of_load.py`; with
+them everything is in the table. `ratio` is ours divided by Kafka's; `better`
 says which direction is good. Compare ratios, not numbers, between machines.
 """
 
@@ -29,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from bench import kinds_of_load as kinds
 from replog.types import METADATA_TOPIC
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
@@ -41,6 +44,7 @@ from tribunal.clusters.secured.authority import Authority
 SIZES = {"100 B": 100, "1 KiB": 1024}
 ACKS = ("1", "all")
 LATENCY_RECORDS = 300
+JAVA_RECORDS = 500_000
 FAILOVER_TIMEOUT_S = 60
 QUEUE = {"queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 131_072, "linger.ms": 5}
 Row = dict[str, Any]
@@ -100,6 +104,8 @@ class Bench:
         self._throughput()
         self._note("memory under load, MiB", self._memory())
         self._latency()
+        if self.options.kinds:
+            self._kinds()
         if self.nodes > 1 and self.options.failover:
             self._failover()
         return self.rows
@@ -126,6 +132,63 @@ class Bench:
         times = one_at_a_time(self.reach, self.topic("latency"), LATENCY_RECORDS)
         self._note("one record at a time, acks=all, p50 ms", statistics.median(times))
         self._note("one record at a time, acks=all, p99 ms", times[int(len(times) * 0.99)])
+
+    def _kinds(self) -> None:
+        seconds, repeats = self.options.seconds, self.options.repeats
+        lines = kinds.text_values(1000, 100)
+        for codec in kinds.CODECS:
+            topic = self.topic(f"codec-{codec}")
+            rates = [
+                kinds.produced(self.reach, topic, lines, seconds, **{"compression.codec": codec})
+                for _ in range(repeats)
+            ]
+            self._note(f"100 B of text, {codec}, acks=all, records/s", statistics.median(rates))
+        count = kinds.PARTITIONS
+        topic = self.topic("partitions", NewTopic("partitions", count, self.nodes))
+        rates = [kinds.produced(self.reach, topic, lines, seconds, partitions=count) for _ in range(repeats)]
+        self._note(f"{count} partitions by turns, acks=all, records/s", statistics.median(rates))
+        topic = self.topic("producers", NewTopic("producers", kinds.PRODUCERS, self.nodes))
+        rates = [kinds.many_producers(self.reach, topic, seconds) for _ in range(repeats)]
+        self._note(f"{kinds.PRODUCERS} producers at once, acks=all, records/s", statistics.median(rates))
+        self._reads("t100-all", "100 B")
+        self._reads("t1024-all", "1 KiB")
+        self._groups()
+        topic = self.topic("ends", NewTopic("ends", kinds.ENDS_PRODUCERS, self.nodes))
+        kinds.transactions(self.reach, topic, 0.5)
+        rates = [kinds.transactions(self.reach, topic, seconds) for _ in range(repeats)]
+        self._note(
+            f"one-record transactions of {kinds.ENDS_PRODUCERS} producers, transactions/s", statistics.median(rates)
+        )
+        if not self.options.tls and self.options.jars is not None:
+            topic = self.topic("java")
+            rates = [
+                kinds.java_producer(self.options.jars, self.cluster.bootstrap, topic, JAVA_RECORDS)
+                for _ in range(repeats)
+            ]
+            self._note("100 B, Java client, acks=all, records/s", statistics.median(rates))
+
+    def _reads(self, topic: str, size: str) -> None:
+        end_offset = log_end_offset(self.reach, topic)
+        rates = [kinds.read_all(self.reach, topic, end_offset) for _ in range(self.options.repeats)]
+        self._note(f"{size}, read from memory, records/s", statistics.median(rates))
+        rates = []
+        for _ in range(self.options.repeats):
+            kinds.forget_pages(place.data for place in self.cluster.places.values())
+            rates.append(kinds.read_all(self.reach, topic, end_offset))
+        self._note(f"{size}, read from the disk, records/s", statistics.median(rates))
+
+    def _groups(self) -> None:
+        topic = self.topic("group", NewTopic("group", kinds.MEMBERS, self.nodes))
+        kinds.produced(self.reach, topic, [bytes(100)], 0.2, partitions=kinds.MEMBERS)
+        for protocol in ("classic", "consumer"):
+            kinds.group_joins(
+                self.reach, topic, protocol, f"warm-{protocol}"
+            )  # the topic of groups is made by the first one
+            times = [
+                kinds.group_joins(self.reach, topic, protocol, f"{protocol}-{number}")
+                for number in range(self.options.repeats)
+            ]
+            self._note(f"{protocol} group of {kinds.MEMBERS}, first record of each, ms", statistics.median(times))
 
     def _failover(self) -> None:
         active = active_controller(self.cluster)
@@ -252,7 +315,7 @@ def compared(ours: Measured, kafka: Measured) -> list[Row]:
         {
             "name": name,
             "unit": name.rpartition(" ")[2],
-            "better": HIGHER if name.endswith("records/s") else LOWER,
+            "better": HIGHER if name.endswith("/s") else LOWER,
             "ours": round(ours[name], 3),
             "kafka": round(kafka[name], 3),
             "ratio": round(ours[name] / kafka[name], 3),
@@ -280,6 +343,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--failover", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--tls", action="store_true", help="among brokers, and between them and the client")
+    parser.add_argument("--kinds", action="store_true", help="more kinds of load")
     parser.add_argument("--dir", help="where the logs go; default: the system's temporary folder")
     parser.add_argument("--ours-only", action="store_true", help="measure ours alone, for work on it")
     return parser.parse_args()
@@ -290,8 +354,9 @@ def main() -> int:
     options = parsed()
     both: list[Callable[[], Software]] = [Ours]
     try:
+        options.jars = None
         if not options.ours_only:
-            jars = kafka_jars()
+            options.jars = jars = kafka_jars()
             both.append(lambda: ApacheKafka(jars))
     except NoJars as problem:
         print(problem, file=sys.stderr)
