@@ -525,12 +525,45 @@ class Watch:
             return
         if may_have_lost:
             prefix.begin_anew(log)
+        if epoch < prefix.leader_epoch:
+            self._shown_by_deposed(node, log, partition, epoch, high_watermark)
         prefix.exposed(node, log, epoch, high_watermark)
         if shown.last_stable_offset is not None:
             start = shown.log_start_offset
             prefix.hold_stable(node, log, StableOffset(epoch, high_watermark, shown.last_stable_offset, start))
         self._members_hold(partition, epoch, prefix)
         self._eligible_hold(partition, prefix)
+
+    def _shown_by_deposed(
+        self, node: int, log: ReplicaLog, partition: TopicPartition, epoch: int, high_watermark: int
+    ) -> None:
+        """I4: what a leader takes for committed that does not know of its successors is in the log of the last one.
+
+        Not where one of them was elected uncleanly, nor where any machine has lost data. Logs are equal up to a batch that both have.
+        """
+        prefix = self._prefix(partition)
+        successor = self._leaders.get((partition, prefix.leader_epoch))
+        latter = None if successor is None else self._log_of(successor, partition)
+        was_unclean = self.committed.unclean.get(partition, -1) > epoch
+        lost = (
+            was_unclean
+            or prefix.lossy
+            or prefix.damaged
+            or self._damaged
+            or partition.topic in self.committed.being_deleted
+        )
+        if lost or latter is None or latter.is_compacted or log.is_compacted:
+            return
+        place = log.index_of(high_watermark) - 1
+        if place < 0 or log.batches[place].base_offset < (latter.start_offset or 0):
+            return
+        mark, index = log.batches[place], latter.index_of(log.batches[place].base_offset)
+        found = latter.batches[index] if index < len(latter.batches) else None
+        if found != mark:
+            differs = Differs(committed=batch_of(mark), found=None if found is None else batch_of(found))
+            raise Violated(
+                Invariant.I4, differs, partition=partition, log_offset=mark.base_offset, node=successor, epoch=epoch
+            )
 
     def _moved_by_right(self, node: int, partition: TopicPartition, epoch: int, high_watermark: int) -> None:
         """I13: nothing is committed while fewer than min ISR are in sync."""
