@@ -152,7 +152,17 @@ def _unfit(spec: ClusterSpec) -> str:
         return f"{system.name} has {system.nodes.count} nodes, not {spec.brokers}"
     if system.log is None and (wrong := _wrong_setting(spec, system)):
         return wrong
-    return _cannot_be_placed(spec, system) or _cannot_be_isolated(spec, system)
+    return _other_promises(spec, system) or _cannot_be_placed(spec, system) or _cannot_be_isolated(spec, system)
+
+
+def _other_promises(spec: ClusterSpec, system: System) -> str:
+    """Return what a plan would judge by that its file does not promise, or does beside it; empty: nothing."""
+    planned, promised = dict(spec.promises), system.promises.flat
+    for name in sorted(planned.keys() | promised.keys()):
+        if planned.get(name) != promised.get(name):
+            of_plan, of_file = (repr(one[name]) if name in one else "nothing" for one in (planned, promised))
+            return f"{system.name}: promises: {name}: the plan says {of_plan}, the file {of_file}; draw the plan anew from its scenario"
+    return ""
 
 
 def _wrong_setting(spec: ClusterSpec, system: System) -> str:

@@ -344,15 +344,18 @@ def _of_described(content: Bundle, stated: Stated) -> Iterator[str]:
 
 
 def _of_settings(content: Bundle, stated: Stated) -> Iterator[str]:
-    """Compare what a described system's nodes are said to have been set to with its file and its plan."""
+    """Compare what a described system is said to promise, and its nodes to have been set to, with its file and its plan."""
     manifest, plan = stated.manifest, stated.plan
-    if manifest is None or manifest.described is None or plan is None or not plan.spec.has_objects:
+    if manifest is None or manifest.described is None or plan is None or not plan.spec.system:
         return
     try:
-        of_file = read_system(stated.folder / SYSTEM_FILE).nodes.settings
-        given = with_given(of_file, plan.spec.settings)
+        system = read_system(stated.folder / SYSTEM_FILE)
+        given = with_given(system.nodes.settings, plan.spec.settings) if plan.spec.has_objects else None
     except ValueError as problem:
         yield f"{SYSTEM_FILE}: {problem}"
+        return
+    yield from _places(f"{PLAN}: spec.promises", plan.spec.promises, system.promises.flat)
+    if given is None:
         return
     yield from _places(f"{MANIFEST}: described.settings", msgspec.to_builtins(manifest.described.settings), given)
 

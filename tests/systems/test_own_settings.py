@@ -167,3 +167,29 @@ def test_a_value_is_of_the_kind_of_the_file_s(
     else:
         with pytest.raises(ValueError, match="setting one is"):
             with_given({"one": of_file}, {"one": given})
+
+
+def test_a_plan_that_promises_less_than_the_file_is_refused_and_a_forged_one_is_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who rewrites plan and manifest together would have losses permitted that the system does not permit."""
+    verdict, run_dir = judged(planned(tmp_path, {}), tmp_path / "runs")
+    save(verdict, run_dir / "verdict.json")
+    plan = read_plan(run_dir / "plan.json")
+    less = msgspec.structs.replace(
+        plan, spec=msgspec.structs.replace(plan.spec, promises={**plan.spec.promises, "one_lost.kill": True})
+    )
+    assert kind.refused(plan.spec) == ""
+    assert kind.refused(less.spec).endswith(
+        "promises: one_lost.kill: the plan says True, the file nothing; draw the plan anew from its scenario"
+    )
+
+    (run_dir / "plan.json").write_bytes(msgspec.json.encode(less))
+    path = run_dir / MANIFEST
+    content = msgspec.json.decode(path.read_bytes())
+    content["settings"]["promises.one_lost.kill"] = True
+    path.write_bytes(msgspec.json.encode(content))
+    capsys.readouterr()
+    exit_code(["bundle", str(run_dir), "-o", str(tmp_path / "one.zip")])
+    assert exit_code(["verify", str(tmp_path / "one.zip"), "--engine", "inline"]) == 3
+    assert "plan.json: spec.promises: one_lost.kill: stated, not found" in capsys.readouterr().out
