@@ -241,7 +241,8 @@ class ProducerStates:
         """Return the first offset of an open transaction, or of one whose end is not committed itself (M81)."""
         if not self._unreplicated:
             return next(iter(self._open.values())) if self._open else None
-        # The high watermark does not go back without a truncation, which builds this state again.
+        # A follower's high watermark may go back with its leader's, as Apache Kafka's does: what it had passed is committed all the same. A
+        # truncation builds this state again.
         self._unreplicated = [entry for entry in self._unreplicated if entry[1] >= high_watermark]
         oldest_open = next(iter(self._open.values()), None)
         oldest_ended = min((first for first, _ in self._unreplicated), default=None)
