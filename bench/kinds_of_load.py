@@ -37,9 +37,16 @@ def text_values(count: int, size: int) -> list[bytes]:
 
 
 def produced(
-    reach: Reach, topic: str, values: list[bytes], seconds: float, *, partitions: int = 1, **settings: Any
+    reach: Reach,
+    topic: str,
+    values: list[bytes],
+    seconds: float,
+    *,
+    first: int = 0,
+    partitions: int = 1,
+    **settings: Any,
 ) -> float:
-    """Produce for some seconds with acks=all, to partitions by turns; return acknowledged records a second."""
+    """Produce for some seconds with acks=all, to so many partitions from the first on by turns; return acknowledged records a second."""
     errors: list[Any] = []
     producer = Producer({**reach, "acks": "all", "log_level": 0, "delivery.report.only.error": True} | QUEUE | settings)
     offered = 0
@@ -51,7 +58,7 @@ def produced(
                     topic,
                     values[offered % len(values)],
                     None,
-                    offered % partitions,
+                    first + offered % partitions,
                     on_delivery=lambda error, _: errors.append(error),
                 )
                 offered += 1
@@ -86,24 +93,7 @@ def side_by_side(count: int, work: Callable[[int], float]) -> float:
 
 def many_producers(reach: Reach, topic: str, seconds: float) -> float:
     """Produce by several clients at once, each to a partition of its own; return records a second of all."""
-
-    def one(number: int) -> float:
-        errors: list[Any] = []
-        producer = Producer({**reach, "acks": "all", "log_level": 0, "delivery.report.only.error": True} | QUEUE)
-        offered, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            try:
-                for _ in range(100):
-                    producer.produce(topic, b"x" * 100, None, number, on_delivery=lambda error, _: errors.append(error))
-                    offered += 1
-            except BufferError:
-                producer.poll(0.001)
-            producer.poll(0)
-        assert producer.flush(60) == 0, "records are left after a minute"
-        assert not errors, errors[0]
-        return offered / (time.perf_counter() - began)
-
-    return side_by_side(PRODUCERS, one)
+    return side_by_side(PRODUCERS, lambda number: produced(reach, topic, [b"x" * 100], seconds, first=number))
 
 
 def read_all(reach: Reach, topic: str, end_offset: int) -> float:
