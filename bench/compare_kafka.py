@@ -46,7 +46,6 @@ ACKS = ("1", "all")
 LATENCY_RECORDS = 300
 JAVA_RECORDS = 500_000
 FAILOVER_TIMEOUT_S = 60
-QUEUE = {"queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 131_072, "linger.ms": 5}
 Row = dict[str, Any]
 Reach = dict[str, Any]  # how a client reaches the brokers, in librdkafka's names
 Measured = dict[str, float]  # by name of the row
@@ -234,7 +233,7 @@ def produce(reach: Reach, topic: str, acks: str, value: bytes, seconds: float) -
     Returns when every replica has them: with acks=1 the followers may still be copying, and would slow what is measured next.
     """
     errors: list[Any] = []
-    producer = a_producer(reach, acks, QUEUE | {"delivery.report.only.error": True})
+    producer = a_producer(reach, acks, kinds.QUEUE | {"delivery.report.only.error": True})
     before = log_end_offset(reach, topic)
     offered = 0
     began = time.perf_counter()

@@ -50,14 +50,19 @@ class Frame:
         self.correlation_id = int.from_bytes(data[at : at + 4], "big")
 
 
+def request_body(frame: Frame) -> object:
+    """Return what a request says; None of one that cannot be read, as its receiver will say."""
+    try:
+        return decode_request(memoryview(frame.data)[LENGTH_BYTES:]).body
+    except MalformedMessage:
+        return None
+
+
 def metadata_offset_of(frame: Frame) -> int | None:
     """Return how far a broker knows the metadata, by its heartbeat; None of any other message, and of one that cannot be read."""
     if not frame.is_request or frame.api != Api.BROKER_HEARTBEAT:
         return None
-    try:
-        body = decode_request(memoryview(frame.data)[LENGTH_BYTES:]).body
-    except MalformedMessage:
-        return None
+    body = request_body(frame)
     return body.current_metadata_offset if isinstance(body, BrokerHeartbeatRequest) else None
 
 

@@ -4,11 +4,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from replog.wire.apis import Api
-from replog.wire.codec import decode_request
-from replog.wire.decoder import MalformedMessage
 from replog.wire.messages.alter_partition import AlterPartitionRequest
 from tribunal.clusters.api import CLIENTS
-from tribunal.clusters.simulated.frames import LENGTH_BYTES, Frame
+from tribunal.clusters.simulated.frames import Frame, request_body
 
 
 class Proposal(NamedTuple):
@@ -26,11 +24,9 @@ def proposals_of(frame: Frame) -> list[Proposal]:
     """Return what a message proposes as it is written; of versions that say no broker epochs nothing."""
     if frame.api != Api.ALTER_PARTITION or not frame.is_request or frame.source == CLIENTS:
         return []
-    try:
-        body = decode_request(memoryview(frame.data)[LENGTH_BYTES:]).body
-    except MalformedMessage:
-        return []  # the receiver will say so
-    assert isinstance(body, AlterPartitionRequest)
+    body = request_body(frame)
+    if not isinstance(body, AlterPartitionRequest):
+        return []
     return [
         Proposal(
             frame.source,

@@ -16,13 +16,13 @@ from replog.quorum.roles import Follower, Leader, Role
 from replog.quorum.state_file import FILE_NAME, decode
 from replog.types import METADATA_TOPIC
 from replog.wire.apis import Api
-from replog.wire.codec import decode_request, decode_response
+from replog.wire.codec import decode_response
 from replog.wire.decoder import MalformedMessage
 from replog.wire.exchange import exchange_of
 from replog.wire.messages.vote import VoteRequest, VoteRequestPartitionData, VoteResponse
 from tribunal.clusters.api import CLIENTS
 from tribunal.clusters.simulated.committed import Incarnation, QuorumMember
-from tribunal.clusters.simulated.frames import LENGTH_BYTES, Frame
+from tribunal.clusters.simulated.frames import LENGTH_BYTES, Frame, request_body
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.world import Machine
 from tribunal.results.violation import GrantedBesideLeader, GrantedToShorterLog, Invariant, VoteNotKept
@@ -94,10 +94,8 @@ class Votes:
         return Standing(incarnation, role, member.leader[0], has_leader, member.log_end)
 
     def _request(self, frame: Frame) -> None:
-        body = decode_request(memoryview(frame.data)[LENGTH_BYTES:]).body
-        assert isinstance(body, VoteRequest)
-        standing = self._standing(frame.target)
-        if standing is not None and body.topics and body.topics[0].partitions:
+        body, standing = request_body(frame), self._standing(frame.target)
+        if isinstance(body, VoteRequest) and standing is not None and body.topics and body.topics[0].partitions:
             ballot = body.topics[0].partitions[0]
             self._asked[frame.transport.number, frame.correlation_id] = Asked(frame.version, ballot, standing)
 
