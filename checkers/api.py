@@ -125,6 +125,7 @@ class Kind(msgspec.Struct, frozen=True):
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a kernel has to know of the run besides its own rows.
 
+    place:      the partition: its topic, as the recording names it, and its number; None: it is none's.
     complete:   the run came to its end; otherwise sends in flight were never written down.
     can_lead:   replicas whose final logs decide when there is no complete final read.
     committed:  values of committed transactions; None when there are no transactions.
@@ -141,6 +142,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     complete: bool
+    place: tuple[str, int] | None = None
     can_lead: tuple[int, ...] = ()
     committed: Array | None = None
     leaders: Leaders = Leaders()

@@ -10,6 +10,7 @@ lead: then another core is drawn. At last the links are mended, and within anoth
 replica of their rack, each member of an ISR has to serve them.
 
 Where nobody leads and who may be elected has lost to its own disk what was committed (without ELR), nothing is asked of that partition: an operator says whose log counts.
+Nor is anything asked of a partition that is written in transactions alone, each of them kept, or its group's positions, in a partition that waits for an operator so.
 Where an unclean election took the end of a transaction from a group's positions, and its leader aborts nothing (before KIP-704), nothing is asked of what is written
 in that group's transactions: they wait for an operator.
 Where bytes were altered behind the nodes' backs nothing is asked for: a replica may never get over what no CRC covers.
@@ -57,7 +58,7 @@ class Liveness:
     async def core_progresses(self, partitions: Sequence[TopicPartition]) -> None:
         """Leave a core alone, and wait for progress on all of these partitions; return with all links mended."""
         for draws_left in reversed(range(DRAWS_MAX)):
-            partitions = [one for one in partitions if not self._cluster.watch.waits_for_an_operator(one)]
+            partitions = [one for one in partitions if not self._waits_for_an_operator(one)]
             core = self._drawn(partitions)
             if core is None or self._is_excused():
                 return
@@ -144,6 +145,12 @@ class Liveness:
         """Return what is known, without partitions whose next leader is for an operator to say."""
         state, waits = self._cluster.state, self._cluster.watch.waits_for_an_operator
         return replace(state, partitions={one: known for one, known in state.partitions.items() if not waits(one)})
+
+    def _waits_for_an_operator(self, partition: TopicPartition) -> bool:
+        """Return whether nobody can write there before an operator comes: for itself, or for what keeps the transactions of all who write."""
+        known, waits = self._cluster.state.partitions, self._cluster.watch.waits_for_an_operator
+        unled = [one for one in _coordinators(self._cluster.state) if waits(one)]
+        return waits(partition) or self._cluster.clients.writers.all_wait_for(partition, known, unled)
 
     def _isr(self, partition: TopicPartition) -> tuple[int, ...]:
         known = self._cluster.state.partitions.get(partition)

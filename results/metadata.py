@@ -34,6 +34,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
     leader_recovery_state: int | None = None
     adding_replicas: tuple[int, ...] | None = None
     removing_replicas: tuple[int, ...] | None = None
+    directories: tuple[str, ...] | None = None
 
 
 class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +48,7 @@ class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     leader_recovery_state: int = -1
     adding_replicas: tuple[int, ...] | None = None
     removing_replicas: tuple[int, ...] | None = None
+    directories: tuple[str, ...] | None = None
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,12 +3,19 @@
 The rule is in docs/verdicts.md, "A heal that does not come about". Whatever moves, does not answer or is not known leaves it open.
 """
 
+from collections.abc import Callable
+
 from tribunal.results.heal import Look, PartitionSeen, Unhealed
 from tribunal.results.violation import Expected, Invariant, NoProgress, Violation
 
+PassedOver = Callable[[str, int, int], bool]
 
-def stands_still(seen: Unhealed | None) -> Violation | None:
-    """Return the violation that the two looks prove; None: they prove none."""
+
+def stands_still(seen: Unhealed | None, passed_over: PassedOver = lambda name, node, at_ns: False) -> Violation | None:
+    """Return the violation that the two looks prove; None: they prove none.
+
+    passed_over:  says of a partition's name, a replica and a time whether nobody elects it there because its disk was replaced (without ELR).
+    """
     if seen is None or seen.not_undone or seen.on_disks or seen.first is None or seen.second is None:
         return None
     first, second = seen.first, seen.second
@@ -22,7 +29,7 @@ def stands_still(seen: Unhealed | None) -> Violation | None:
         return None
     if not all(_is_unmoved(before[one.name], one) for one in second.lacking):
         return None
-    stuck = [one for one in second.lacking if not _needs_an_operator(one)]
+    stuck = [one for one in second.lacking if not _needs_an_operator(one, passed_over, second.at_ns)]
     if not stuck:
         return None
     return Violation(
@@ -57,11 +64,12 @@ def _awaited(seen: PartitionSeen) -> list[int]:
     return [node for node in state.replicas if state.leader < 0 or node not in state.isr]
 
 
-def _needs_an_operator(seen: PartitionSeen) -> bool:
+def _needs_an_operator(seen: PartitionSeen, passed_over: PassedOver, at_ns: int) -> bool:
     """Return whether nobody may be elected cleanly: whom to trust is then for an operator to say (KIP-966, strategy None).
 
-    So it is without ELR where each member of the ISR holds nothing, because its own disk lost it.
+    So it is without ELR where each member of the ISR holds nothing, because its own disk lost it, or was replaced with nothing on it.
     """
     state = seen.state
-    emptied = [node for node in state.isr if node in seen.emptied and not seen.log_ends.get(node, 1)]
+    empty = [node for node in state.isr if not seen.log_ends.get(node, 1)]
+    emptied = [node for node in empty if node in seen.emptied or passed_over(seen.name, node, at_ns)]
     return state.leader < 0 and len(emptied) == len(state.isr) and not state.elr

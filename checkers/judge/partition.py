@@ -110,6 +110,7 @@ class PartitionJudge:
         known = steps.of_sends(topic, partition, sends["value"][inside]) if inside.any() else None
         self.context = Context(
             complete=recording.complete,
+            place=(topic, partition),
             can_lead=self.timeline.can_lead,
             committed=None if known is None else known[1],
             leaders=self.timeline.leaders,

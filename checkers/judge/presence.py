@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from replog.metadata.state import MIGRATING, UNASSIGNED
 from tribunal.checkers.guarantees import (
     CutLive,
     Elected,
@@ -30,7 +31,15 @@ from tribunal.checkers.judge.removals import HEARTBEAT, Said, said
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
 from tribunal.checkers.judge.waits import Waits
 from tribunal.results.manifest import KRAFT, integer
-from tribunal.results.metadata import NO_LEADER, State
+from tribunal.results.metadata import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    State,
+    decoded,
+)
 from tribunal.results.rows import Fault, typed
 
 LED_WITHIN_NS: Final = (
@@ -48,6 +57,12 @@ DELIVERED: Final = "delivered"
 HELD: Final = "held"
 OF_OTHERS_TOO: Final = OF_MANY | OF_ALL_BROKERS  # faults that hurt more than whom they name
 OfRun = Callable[[str], pa.Table]
+Place = tuple[str, int]  # a partition: topic, as the recording names it, and number
+UNFENCED: Final = -1
+ANYWHERE: Final = (
+    str(UNASSIGNED),
+    str(MIGRATING),
+)  # of a replica in one of these nobody has said that it lies elsewhere
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -164,8 +179,13 @@ def in_effect(faults: pa.Table, left_hurt: Set[int] = frozenset()) -> list[Span]
     return spans
 
 
-def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> Leaderless | None:
-    """Return for how long a partition was left without leader after the last heal, to the end or not, if that is too long."""
+def leaderless(
+    history: Sequence[Entry], settings: NodeSettings, of_run: OfRun, place: Place | None = None
+) -> Leaderless | None:
+    """Return for how long a partition was left without leader after the last heal, to the end or not, if that is too long.
+
+    place:  the partition's topic, as the recording names it, and number; None where nobody knows: then no replica of it was ever on a disk that was replaced.
+    """
     spans = list(_without_leader(history))
     if not spans:
         return None
@@ -180,6 +200,7 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
     waits = Waits.of(of_run("waits")) if zookeeper else Waits(())
     cuts = in_effect(with_cuts(faults.slice(0, 0), of_run("phases")))
     healed_ns: dict[int, int] = {}  # when the last fault was undone that keeps a node from being elected
+    known_gone: dict[int, list[Span]] = {}
     for entry, ended_ns, cleared in spans:
         # What was committed together with the next change says nothing of the time before.
         before_ns = observed[max(bisect_left(observed, ended_ns) - 1, 0)]
@@ -193,9 +214,12 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
                 continue  # of very many: nothing else is looked for of these
             if not zookeeper and not entry.settings.elr and node in _emptied(history, ended_ns):
                 continue
+            if node not in known_gone and not zookeeper and place is not None:
+                known_gone[node] = passed_over(metadata, place, node)
+            gone = [] if entry.settings.elr else known_gone.get(node, [])
             for could_lead in able_spans.get(node, ()):
                 led = Span(max(since_ns, could_lead.since_ns), min(until_ns, could_lead.until_ns))
-                for alone in without(led, cuts):
+                for alone in without(led, [*cuts, *gone]):
                     waited_ns = waits.within(alone.since_ns, alone.until_ns)
                     if alone.until_ns - alone.since_ns - waited_ns > within_ns:
                         epoch = entry.state.leader_epoch
@@ -203,6 +227,39 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
                             since_ns=alone.since_ns, until_ns=alone.until_ns, node=node, leader_epoch=epoch
                         )
     return None
+
+
+def passed_over(metadata: pa.Table, place: Place, node: int) -> list[Span]:
+    """Return when a broker is not elected in a partition because metadata said, when it was unfenced, that its replica lies in a directory that it has no longer.
+
+    Its disk was replaced. It says then where the replica lies now, and of the last member of an ISR no election follows from that (KIP-858): the next one is
+    when a broker with a replica is unfenced (SPEC 2.4.2). With ELR it is in neither list any more (KIP-966).
+    """
+    at_ns, since_ns, spans = 0, None, []
+    directories, own = frozenset[str](), ""
+    replicas: tuple[int, ...] = ()
+    columns = ["at_ns", "record_type", "topic", "partition", "body"]
+    for row in metadata.sort_by("metadata_offset").select(columns).to_pylist():
+        at_ns = max(at_ns, row["at_ns"] or 0)
+        match decoded(row["record_type"], row["body"]):
+            case RegisterBrokerRecord() as one:
+                directories = frozenset(one.log_dirs or ()) if one.broker_id == node else directories
+                is_asked = not one.fenced and one.broker_id in replicas
+            case BrokerRegistrationChangeRecord() as one:
+                is_asked = one.fenced == UNFENCED and one.broker_id in replicas
+            case PartitionRecord() | PartitionChangeRecord() as one if (row["topic"], row["partition"]) == place:
+                replicas = replicas if one.replicas is None else one.replicas
+                own = dict(zip(replicas, one.directories or (), strict=False)).get(node, own)
+                is_asked = one.leader > NO_LEADER
+            case _:
+                continue
+        is_gone = bool(directories) and own not in {"", *ANYWHERE, *directories}
+        if is_asked and is_gone and since_ns is None:
+            since_ns = at_ns
+        elif is_asked and not is_gone and since_ns is not None:
+            spans.append(Span(since_ns, at_ns))
+            since_ns = None
+    return spans if since_ns is None else [*spans, Span(since_ns, NEVER)]
 
 
 def _emptied(history: Sequence[Entry], until_ns: int) -> set[int]:

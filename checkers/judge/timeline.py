@@ -263,7 +263,7 @@ class Timeline:
         """Take the history; `lag_ns`: how long a leader leaves who fetches nothing in its ISR, None: nobody knows."""
         self.entries = entries
         self.settings = settings
-        self._place = place
+        self.place = place
         self._incarnations = incarnations if incarnations is not None else Incarnations()
         self._calm = calm if calm is not None else Calm()
         self._lag_ns = lag_ns
@@ -528,7 +528,7 @@ class Timeline:
         return len(self.entries) if absent_ns is None else bisect_right(self._times, absent_ns + OBSERVATION_LAG_NS)
 
     def _placed(self, judgement: Judgement) -> Judgement:
-        return judgement if self._place is None else replace(judgement, topic=self._place[0], partition=self._place[1])
+        return judgement if self.place is None else replace(judgement, topic=self.place[0], partition=self.place[1])
 
     def judge(self, record: Record) -> Judgement:
         """Say whether the record had to survive: permitted by any election that may have lost it is permitted."""

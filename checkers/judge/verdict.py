@@ -15,12 +15,15 @@ import msgspec
 from tribunal.checkers.judge import coverage, engine, permitted, restarts
 from tribunal.checkers.judge.heal import stands_still
 from tribunal.checkers.judge.looked_at import without_rows
+from tribunal.checkers.judge.partition import settings_of
+from tribunal.checkers.judge.presence import passed_over
 from tribunal.checkers.judge.restarts import Restart
 from tribunal.checkers.judge.tables import Permitted, Tables
+from tribunal.checkers.judge.timeline import true
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
 from tribunal.results.history import is_history
-from tribunal.results.manifest import Manifest
+from tribunal.results.manifest import KRAFT, Manifest
 from tribunal.results.rows import Fault, typed
 from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
 from tribunal.results.store import MANIFEST, Recording
@@ -124,7 +127,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> tuple[RunVerdict
         covered = coverage.coverage(recording, _hanging(findings))
         doubts = [*coverage.reasons(covered), *doubts]
         findings += violated_invariant(Path(run_dir))
-        findings += heal_without_end(recording.manifest)
+        findings += heal_without_end(recording)
         findings += restarts.findings(restarted)
         errors = [*_ended_early(recording.manifest), *restarts.failures(restarted)]
         covered = _with_empty(
@@ -198,9 +201,19 @@ def violated_invariant(run_dir: Path) -> list[Finding]:
     ]
 
 
-def heal_without_end(manifest: Manifest | None) -> list[Finding]:
+def heal_without_end(recording: Recording) -> list[Finding]:
     """Return a finding where full service did not come about after the last fault and nothing moved any more."""
-    violation = stands_still(None if manifest is None else manifest.unhealed)
+
+    def is_passed_over(name: str, node: int, at_ns: int) -> bool:
+        topic, _, partition = name.rpartition("-")
+        given = settings_of(recording)
+        if given.get("mode") != KRAFT or true(given.get("eligible.leader.replicas.enable", True)):
+            return False
+        spans = passed_over(recording.table("metadata"), (topic, int(partition)), node)
+        return any(span.since_ns <= at_ns < span.until_ns for span in spans)
+
+    manifest = recording.manifest
+    violation = stands_still(None if manifest is None else manifest.unhealed, is_passed_over)
     if violation is None:
         return []
     return [

@@ -5,7 +5,9 @@ on, a member is registered, neither fenced nor in controlled shutdown, its log d
 partition stays without leader although the controllers go on to commit, to the end or until somebody leads after all. In ZooKeeper mode a controller may
 first have to be replaced: a session's time-out and five seconds more. Where a fault was never healed nothing is claimed, but that of a
 broker that is no controller: it keeps no other one from being elected. Without ELR (KRaft) who lost the whole log to its own disk stays in the ISR and is
-not elected as if it were whole: nothing is claimed of that member.
+not elected as if it were whole: nothing is claimed of that member. Nor is anything of one whose disk was replaced, also where nothing was on it: metadata
+said when it was unfenced that its replica lay in a directory that was gone, and until a broker with a replica is unfenced after it has said where it lies
+now nobody is elected.
 """
 
 from typing import Final
@@ -27,7 +29,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     returns:  one row: node could lead, from invoke_ns to at_ns.
     source:   SPEC 2.6; docs/verdicts.md, "Lost or unread?".
     """
-    found = leaderless(context.history, context.settings, context.of_run)
+    found = leaderless(context.history, context.settings, context.of_run, context.place)
     if found is None:
         return Found(nothing())
     return Found(

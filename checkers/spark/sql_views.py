@@ -246,7 +246,7 @@ def _of_presence(timeline: Timeline, recording: Recording) -> Iterator[tuple[str
     led = ever_led(history, settings, recording.table)
     if led is not None:
         yield from (("ever_led", {"node": node, "until_ns": led.until_ns}) for node in led.nodes)
-    left = leaderless(history, settings, recording.table)
+    left = leaderless(history, settings, recording.table, timeline.place)
     if left is not None:
         span = {"since_ns": left.since_ns, "until_ns": left.until_ns}
         yield "leaderless", {"node": left.node, "leader_epoch": left.leader_epoch, **span}

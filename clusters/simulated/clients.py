@@ -27,6 +27,7 @@ from tribunal.clusters.clock import moment_s
 from tribunal.clusters.simulated.consumers import SimulatedConsumer, SimulatedMember
 from tribunal.clusters.simulated.operator import SimulatedAsker, SimulatedOperator
 from tribunal.clusters.simulated.producers import SimulatedProducer, SimulatedTransactions
+from tribunal.clusters.simulated.writers import Writers
 
 REQUEST_TIMEOUT_MS = 2_500
 RETRY_MS = 100
@@ -43,11 +44,12 @@ class SimulatedClients:
         self._world = world
         self._bootstrap = list(bootstrap)
         self._state = state
+        self.writers = Writers()
 
     def producer(self, settings: ProducerSettings, client_id: str) -> SimulatedProducer:
         """Make a producer."""
         client = self._client(client_id, settings.request_timeout_ms)
-        return SimulatedProducer(client, self._world.clock, settings)
+        return SimulatedProducer(client, self._world.clock, settings, self.writers.named(client_id, None))
 
     def consumer(
         self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"], *, finds_end: bool = False
@@ -70,7 +72,8 @@ class SimulatedClients:
     ) -> SimulatedTransactions:
         """Make a producer of transactions."""
         client = self._client(client_id, REQUEST_TIMEOUT_MS)
-        return SimulatedTransactions(client, self._world.clock, transactional_id, transaction_timeout_ms)
+        writer = self.writers.named(client_id, transactional_id)
+        return SimulatedTransactions(client, self._world.clock, transactional_id, transaction_timeout_ms, writer)
 
     def objects(self, client_id: str) -> NoReturn:
         """Refuse: a log has records."""

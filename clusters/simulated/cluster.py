@@ -366,7 +366,10 @@ class SimulatedCluster(SimulatedFaults):
         for directory in one.config.log_dirs:
             one.machine.disk.mend(directory)  # it is another disk
         one.machine.disk.wipe(DATA)
-        self.watch.lost_data(node)
+        if self.spec.is_zookeeper_mode:
+            self.watch.lost_data(node)
+        else:
+            self.watch.replaced_disk(node)
         self.lost_directories[node, old_directory_id] = None
         one.format()
         after = self.log_ends(node)

@@ -86,6 +86,7 @@ class SimulatedMember:
     """Implements `tribunal.clusters.api.GroupConsumer`."""
 
     def __init__(self, client: Client, fetching: SimulatedConsumer, settings: GroupSettings) -> None:
+        self.group = settings.group
         self.member = GroupMember(
             client,
             fetching.consumer,

@@ -9,6 +9,7 @@ from replog.client.outcomes import BatchEnd, Outcome, TransactionOutcome
 from replog.ports import Clock
 from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, ProducerSettings, TopicPartition
 from tribunal.clusters.simulated.consumers import SimulatedMember, answered
+from tribunal.clusters.simulated.writers import Writer
 
 Done = Callable[[Delivery], None]
 
@@ -37,7 +38,7 @@ def deliver(waiting: list[Done], end: BatchEnd) -> None:
 class SimulatedProducer:
     """Implements `tribunal.clusters.api.Producer`."""
 
-    def __init__(self, client: Client, clock: Clock, settings: ProducerSettings) -> None:
+    def __init__(self, client: Client, clock: Clock, settings: ProducerSettings, writer: Writer) -> None:
         own = producer.ProducerSettings(
             acks=settings.acks,
             idempotent=settings.idempotent,
@@ -47,9 +48,11 @@ class SimulatedProducer:
             batches_in_flight=settings.batches_in_flight,
         )
         self._producer: producer.Producer[Done] = producer.Producer(client, clock, own, deliver)
+        self._writer = writer
 
     def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> int | None:
         """Offer one record."""
+        self._writer.sends_to(partition)
         return self._producer.send(partition, key, value, done)
 
     async def flush(self, timeout_ms: int) -> int:
@@ -64,10 +67,13 @@ class SimulatedProducer:
 class SimulatedTransactions:
     """Implements `tribunal.clusters.api.TransactionalProducer`."""
 
-    def __init__(self, client: Client, clock: Clock, transactional_id: str, transaction_timeout_ms: int) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, transactional_id: str, transaction_timeout_ms: int, writer: Writer
+    ) -> None:
         self._producer: transactions.TransactionalProducer[Done] = transactions.TransactionalProducer(
             client, clock, transactional_id, transaction_timeout_ms, deliver
         )
+        self._writer = writer
 
     @property
     def identity(self) -> tuple[int, int] | None:
@@ -80,6 +86,7 @@ class SimulatedTransactions:
 
     def send(self, partition: TopicPartition, key: bytes | None, value: bytes, done: Done) -> int | None:
         """Offer one record of the transaction."""
+        self._writer.sends_to(partition)
         return self._producer.send(partition, key, value, done)
 
     async def flush(self, timeout_ms: int) -> int:
@@ -91,6 +98,7 @@ class SimulatedTransactions:
     ) -> Answered:
         """Commit a group's offsets as part of the transaction."""
         assert isinstance(consumer, SimulatedMember)
+        self._writer.groups.add(consumer.group)
         return answered(await self._producer.send_offsets(consumer.member, offsets, timeout_ms))
 
     async def end(self, *, commit: bool, timeout_ms: int) -> Ended:

@@ -117,6 +117,8 @@ class Watch:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._stable: dict[TopicPartition, StableOffsets] = {}
         self._damaged: dict[int, None] = {}
+        self._replaced: dict[tuple[int, TopicPartition], int] = {}  # leader epochs in which nodes got another disk
+        self._led: dict[TopicPartition, int] = {}  # the last leader epoch in which anybody led, as committed
         self._taken: list[tuple[int, TopicPartition, list[BatchMark]]] = []  # while the partition recovers
         self._members: dict[TopicPartition, tuple[int, tuple[int, ...]]] = {}  # leader epoch and ISR as committed last
         self._proposals: list[Proposal] = []  # for the ISR, not looked at yet
@@ -152,6 +154,13 @@ class Watch:
             prefix.doubtful[node] = None
             prefix.lossy[node] = None
 
+    def replaced_disk(self, node: int) -> None:
+        """Know that a node has another, empty disk: metadata say that its replicas lie in a directory that is gone, until it says where they lie now."""
+        self.lost_data(node)
+        for partition, state in self.committed.state.partitions.items():
+            if node in state.replicas:
+                self._replaced[node, partition] = state.leader_epoch
+
     def damaged(self, node: int) -> None:
         """Know that bytes on a node's disk were altered: its logs say nothing any more about who wrote what."""
         self.lost_data(node)
@@ -182,13 +191,20 @@ class Watch:
     def waits_for_an_operator(self, partition: TopicPartition) -> bool:
         """Return whether nobody leads, and each member of the ISR holds nothing of what is committed because its own disk lost it.
 
-        Without ELR it stays in the ISR, and is not elected as if it were whole: an operator may trust another replica's log.
+        Without ELR it stays in the ISR, and is not elected as if it were whole: an operator may trust another replica's log. Of a disk that was
+        replaced controllers do not know whether there was anything on it.
         """
         state = self.committed.state.partitions.get(partition)
-        if self._elr_enabled or state is None or state.leader >= 0 or partition not in self._prefixes:
+        if self._elr_enabled or state is None or state.leader >= 0:
             return False
-        prefix = self._prefixes[partition]
-        return bool(state.isr) and all(prefix.is_lost_by(node, self._log_end(node, partition)) for node in state.isr)
+        return bool(state.isr) and all(self._is_emptied(node, partition) for node in state.isr)
+
+    def _is_emptied(self, node: int, partition: TopicPartition) -> bool:
+        prefix, log_end = self._prefixes.get(partition), self._log_end(node, partition)
+        if prefix is not None and prefix.is_lost_by(node, log_end):
+            return True
+        replaced_in = self._replaced.get((node, partition))
+        return replaced_in is not None and log_end == 0 and self._led.get(partition, -1) <= replaced_in
 
     def left_open(self) -> dict[TopicPartition, int]:
         """Return where transactions begin that nobody may end any more, in partitions that keep groups' positions.
@@ -263,9 +279,12 @@ class Watch:
             self._recovering.pop(partition, None)
             self._members.pop(partition, None)
             self._behind.pop(partition, None)
+            self._led.pop(partition, None)
             for known in (self._leaders, self._exposures):
                 for key in [key for key in known if key[0] == partition]:
                     del known[key]
+            for node in self.replicas:
+                self._replaced.pop((node, partition), None)
 
     def _log_of(self, node: int, partition: TopicPartition) -> ReplicaLog | None:
         """Return a replica's log; None where there is none, or still that of a topic that is gone."""
@@ -282,6 +301,8 @@ class Watch:
         self._behind = {}
         for partition in changed:
             prefix, state = self._prefixes.get(partition), self.committed.state.partitions.get(partition)
+            if state is not None and state.leader >= 0:
+                self._led[partition] = state.leader_epoch
             if state is not None:
                 self.lone_leaders.committed(
                     partition, state, self._simulation.loop.now_ns, self._uncommitted(partition, state)

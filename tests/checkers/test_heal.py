@@ -123,6 +123,27 @@ def test_whatever_moves_or_is_not_known_proves_nothing(facts: Unhealed | None) -
     assert stands_still(facts) is None
 
 
+EMPTY = msgspec.structs.replace(STATE, leader=-1, isr=(2,))
+
+
+@pytest.mark.parametrize(("whom", "end", "until_ms", "proves"), [
+    pytest.param(2, 0, 90_000, False, id="the only member of the ISR has another disk"),
+    pytest.param(2, None, 90_000, False, id="on which no log was made yet"),
+    pytest.param(2, 5, 90_000, True, id="on which something stands again"),
+    pytest.param(3, 0, 90_000, True, id="who has another disk is not in the ISR"),
+    pytest.param(2, 0, 70_000, True, id="it is not passed over any more"),
+])  # fmt: skip
+def test_whose_disk_was_replaced_is_not_waited_for(whom: int, end: int | None, until_ms: int, proves: bool) -> None:
+    partition = seen(EMPTY, ends={1: 0, 2: end, 3: 0})
+
+    def passed_over(name: str, node: int, at_ns: int) -> bool:
+        return (name, node) == (NAME, whom) and at_ns < until_ms * 1_000_000
+
+    violation = stands_still(unhealed(look(60_000, partition), look(80_000, partition)), passed_over)
+
+    assert (violation is not None) is proves
+
+
 def test_the_evidence_names_the_partition_its_state_and_the_log_ends_at_both_looks() -> None:
     violation = stands_still(unhealed(FIRST, SECOND))
 

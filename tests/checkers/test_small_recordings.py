@@ -1092,6 +1092,43 @@ def test_who_lost_the_whole_log_is_not_elected_without_elr(
     assert judged(run, "leaderless") == expected
 
 
+@pytest.mark.parametrize(("elr", "lay_in", "said_at", "again", "expected"), [
+    pytest.param(False, "old", 1000, None, [], id="its disk was replaced"),
+    pytest.param(False, "old", None, None, [], id="it never says where its replica lies now"),
+    pytest.param(False, "new", 1000, None, [LOST], id="its disk is the one that it had"),
+    pytest.param(False, "00000000-0000-0000-0000-000000000000", 1000, None, [LOST], id="nobody knew where its replica lay"),
+    pytest.param(False, "old", 1000, 2, [LOST], id="it was unfenced again"),
+    pytest.param(False, "old", 1000, 1, [LOST], id="another one with a replica was unfenced"),
+    pytest.param(False, "old", 1000, 4, [], id="one without a replica was unfenced"),
+    pytest.param(False, "old", 6000, 2, [], id="it was unfenced again before it said so"),
+    pytest.param(True, "old", 1000, None, [LOST], id="with ELR it is taken out of the ISR"),
+])  # fmt: skip
+def test_whose_disk_was_replaced_is_passed_over_without_elr(
+    tmp_path: Path, elr: bool, lay_in: str, said_at: int | None, again: int | None, expected: list[tuple[str, str]]
+) -> None:
+    """Nothing was on that disk, so none lost anything; found by the search (seed 148500016)."""
+    run = Run(tmp_path / "run", **{} if elr else NO_ELR)
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.watermark(0, 100, epoch=0)
+    run.change(200, isr=[2], directories=["one", lay_in, "three"])
+    run.node(2, "killed", 500)
+    run.change(700, leader=-1)
+    run.node(2, "start", 800)
+    epoch = {"broker_id": 2, "broker_epoch": 900}
+    run.metadata("RegisterBrokerRecord", 900, **epoch, fenced=True, log_dirs=["new"])
+    run.metadata("BrokerRegistrationChangeRecord", 910, **epoch, fenced=-1)
+    events = [(said_at, lambda: run.change(said_at, directories=["one", "new", "three"]))] if said_at else []
+    if again is not None:
+        back = {"broker_id": again, "broker_epoch": 1}
+        events.append((5000, lambda: run.metadata("BrokerRegistrationChangeRecord", 5000, **back, fenced=-1)))
+    for _, happens in sorted(events, key=lambda event: event[0]):
+        happens()
+    run.metadata("NoOpRecord", 9000)
+
+    assert judged(run, "leaderless") == expected
+
+
 @pytest.mark.parametrize(("left", "down", "unhealed", "expected"), [
     pytest.param({"isr": [2]}, None, None, [LOST], id="a member of the ISR could lead"),
     pytest.param({"isr": [], "eligible_leader_replicas": [2]}, None, None, [LOST], id="a member of the ELR could"),
