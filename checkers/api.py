@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.graphs.findings import AbortedMessage, Contradiction
 from tribunal.checkers.guarantees import Excuse as Excuse
 from tribunal.checkers.judge.endings import Ending
 from tribunal.checkers.judge.led import Leaders
@@ -167,7 +167,7 @@ class Found(msgspec.Struct, frozen=True):
 
     judgements:  of rows that the kernel of a whole run has judged itself (those of a partition are judged by the engine).
     details:  what is known of rows as data, besides their columns.
-    contradictions:  which rows of a whole run's kernel say that an offset held several values: judged where that partition is.
+    contradictions:  which rows of a whole run's kernel say that an offset held several values, or a polled message of an aborted transaction: judged where that partition is.
     """
 
     anomalies: pa.Table
@@ -175,7 +175,7 @@ class Found(msgspec.Struct, frozen=True):
     summary: msgspec.Struct | None = None
     judgements: Mapping[int, Judgement] = msgspec.field(default_factory=dict)
     details: Mapping[int, Detail] = msgspec.field(default_factory=dict)
-    contradictions: Mapping[int, Contradiction] = msgspec.field(default_factory=dict)
+    contradictions: Mapping[int, Contradiction | AbortedMessage] = msgspec.field(default_factory=dict)
 
 
 class Folded(msgspec.Struct, frozen=True):

@@ -38,11 +38,30 @@ class Contradiction(msgspec.Struct, frozen=True):
     words: str
 
 
+class AbortedMessage(msgspec.Struct, frozen=True):
+    """A message of an aborted transaction, by its number, that transactions polled at one offset of a partition.
+
+    writer:  the row of the transaction that sent it.
+    reader:  the row of the first that polled it; step: where in that one.
+    count:   how many polls there were of it.
+    """
+
+    key: str
+    log_offset: int
+    value: int
+    writer: int
+    reader: int
+    step: int
+    count: int
+    words: str
+
+
 class Findings:
-    """Anomalies by name; examples are capped, counts are not, nor are contradictions: a permitted loss may explain each."""
+    """Anomalies by name; examples are capped, counts are not, nor are contradictions and aborted messages: a permitted loss may explain each."""
 
     def __init__(self) -> None:
         self.contradictions: list[Contradiction] = []
+        self.aborted: dict[tuple[str, int, int], AbortedMessage] = {}  # by key, offset, value
         self.counts: dict[str, int] = {}
         self.witnesses: dict[str, list[Witness]] = {}
         self.undecided: list[str] = []
@@ -66,6 +85,15 @@ class Findings:
         if len(kept) < WITNESSES_MAX:
             kept.append(Witness(operations, words, edges, place))
 
+    def add_aborted(self, message: AbortedMessage) -> None:
+        """Count what was polled of an aborted transaction; who polled it first stands for all."""
+        place = (message.key, message.log_offset, message.value)
+        known = self.aborted.get(place)
+        if known is not None:
+            first = min(known, message, key=lambda one: (one.reader, one.step))
+            message = msgspec.structs.replace(first, count=known.count + message.count)
+        self.aborted[place] = message
+
     @property
     def anomalies(self) -> set[str]:
         """The names of all anomalies found."""
@@ -78,11 +106,12 @@ class OfPart(msgspec.Struct, frozen=True):
     counts: dict[str, int]
     witnesses: dict[str, list[Witness]]
     contradictions: list[Contradiction]
+    aborted: list[AbortedMessage] = []
 
     @classmethod
     def of(cls, found: Findings) -> "OfPart":
         """Return it."""
-        return cls(found.counts, found.witnesses, found.contradictions)
+        return cls(found.counts, found.witnesses, found.contradictions, [*found.aborted.values()])
 
 
 def joined(parts: Iterable[OfPart]) -> Findings:
@@ -90,6 +119,8 @@ def joined(parts: Iterable[OfPart]) -> Findings:
     found = Findings()
     for part in parts:
         found.contradictions += part.contradictions
+        for message in part.aborted:
+            found.add_aborted(message)
         for name, count in part.counts.items():
             found.counts[name] = found.counts.get(name, 0) + count
             found.witnesses.setdefault(name, []).extend(part.witnesses[name])

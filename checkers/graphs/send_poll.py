@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from tribunal.checkers.api import distinct, is_ascending
 from tribunal.checkers.graphs.columns import FAIL, INFO, OK, Numbering, Transactions, key_numbers
 from tribunal.checkers.graphs.cycles import Edge, Graph, search
-from tribunal.checkers.graphs.findings import NOWHERE, Contradiction, Findings, Place
+from tribunal.checkers.graphs.findings import NOWHERE, AbortedMessage, Contradiction, Findings, Place
 from tribunal.checkers.graphs.list_append import add_time, edges_of, pair_codes
 from tribunal.checkers.graphs.models import implied_by
 from tribunal.checkers.graphs.operations import Datum, Operation
@@ -38,6 +38,8 @@ from tribunal.results.store import partition_order
 Integers = NDArray[np.int64]
 
 PIECE: Final = 1 << 20
+ABORTED: Final = "G1a"
+FAILED: Final = "was read although its send failed"
 SENDS_ALLOWED: Final = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
 SUBSCRIBE_ALLOWED: Final = frozenset({"poll-skip", "nonmonotonic-poll"})
 WW_ALLOWED: Final = frozenset({"G1c", "G1c-process", "G1c-realtime"})
@@ -374,7 +376,8 @@ def _dirty_reads(found: Findings, history: LogHistory) -> None:
         _report(found, "phantom", history, int(place), "was read but never sent")
     aborted = (writer >= 0) & (outcome[writer] == FAIL) & (outcome[reads.operation] == OK)
     for place in np.flatnonzero(aborted):
-        _report(found, "G1a", history, int(place), "was read although its send failed")
+        _report(found, ABORTED, history, int(place), FAILED)
+        found.add_aborted(_aborted_message(history, int(place)))
     own = (writer >= 0) & (writer == reads.operation)
     for place in np.flatnonzero(own):
         _report(found, "precommitted-read", history, int(place), "was read by the operation that sends it")
@@ -384,10 +387,31 @@ def _report(found: Findings, anomaly: str, history: LogHistory, place: int, what
     reads = history.reads
     writer = history.writer[history.seen[place]]
     places = [history.index(writer)] if writer >= 0 else []
-    words_ = f"{history.value(reads.value[place])} of {history.name(reads.key[place])} at {reads.offset[place]} {what}"
-    step = place if reads.step is None else int(reads.step[place])
     row = history.index(reads.operation[place])
-    found.add(anomaly, (*places, row), words_, place=(row, "", -1, step))
+    found.add(anomaly, (*places, row), _words(history, place, what), place=(row, "", -1, _step(history, place)))
+
+
+def _words(history: LogHistory, place: int, what: str) -> str:
+    reads = history.reads
+    return f"{history.value(reads.value[place])} of {history.name(reads.key[place])} at {reads.offset[place]} {what}"
+
+
+def _step(history: LogHistory, place: int) -> int:
+    return place if history.reads.step is None else int(history.reads.step[place])
+
+
+def _aborted_message(history: LogHistory, place: int) -> AbortedMessage:
+    reads, message = history.reads, history.seen[place]
+    return AbortedMessage(
+        key=history.name(reads.key[place]),
+        log_offset=int(reads.offset[place]),
+        value=int(history.message_value[message]),
+        writer=history.index(history.writer[message]),
+        reader=history.index(reads.operation[place]),
+        step=_step(history, place),
+        count=1,
+        words=_words(history, place, FAILED),
+    )
 
 
 def _lost(

@@ -30,7 +30,7 @@ from tribunal.checkers.api import (
     properties,
 )
 from tribunal.checkers.graphs.circles import stretches
-from tribunal.checkers.graphs.findings import OfPart
+from tribunal.checkers.graphs.findings import AbortedMessage, OfPart
 from tribunal.checkers.graphs.findings import joined as joined_parts
 from tribunal.checkers.judge import dealt_transactions, files
 from tribunal.checkers.judge import hot_partitions as ranges
@@ -717,7 +717,10 @@ def _judged_run(chosen: Property, run: PartitionRows, history: History, recordin
 def _judged_found(chosen: Property, found: Found, judges: "_Judges", run_dir: str) -> list[TableRow]:
     judgements = dict(found.judgements)
     for row, one in found.contradictions.items():
-        judgements[row] = judges.of(one.key).of_contradiction(one)
+        judge = judges.of(one.key)
+        found_of = judge.of_aborted(one) if isinstance(one, AbortedMessage) else judge.of_contradiction(one)
+        if found_of is not None:
+            judgements[row] = found_of
     return list(answers(chosen, found, judgements, Place(run_dir)))
 
 

@@ -24,7 +24,7 @@ from tribunal.checkers.api import (
     rows_of,
     sends_by_value,
 )
-from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.graphs.findings import AbortedMessage, Contradiction
 from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.all_rows import AllRows, RowsOfRanges
 from tribunal.checkers.judge.cuts import with_cuts
@@ -227,16 +227,20 @@ class PartitionJudge:
         return self._remembered.end_lost(transaction, {self._name: sent}, evidence.absent_ns)
 
     def _of_abort(self, anomaly: Anomaly, transaction: Transaction) -> Judgement | None:
-        """Look whether the decision to abort was permitted to be lost before a consumer of committed records received the record."""
-        if anomaly.value is None or anomaly.log_offset is None or transaction.end_ns is None:
+        """Look whether the decision to abort was permitted to be lost before a consumer of committed records received the record.
+
+        Of an abort without an answer nobody knows whether it was ever decided: then it is that the transaction was open, which was written since it began.
+        """
+        if anomaly.value is None or anomaly.log_offset is None:
             return None
+        since_ns = transaction.begin_ns if transaction.end_ns is None else transaction.end_ns
         received = self.rows.derived(Receptions)
         own = received.rows(anomaly.value, anomaly.log_offset)
         seen_ns = received.first_ns(own, self.rows.columns("polls")["isolation"] == READ_COMMITTED)
         if seen_ns is None:
             return None
         epoch = int(self.rows.columns("reads")["leader_epoch"][own].max(initial=UNKNOWN))
-        ended_ns = self.rows.derived(StableEnds).first_ns(anomaly.log_offset, transaction.end_ns, epoch)
+        ended_ns = self.rows.derived(StableEnds).first_ns(anomaly.log_offset, since_ns, epoch)
         return self._remembered.abort_lost(transaction, self._name, seen_ns, ended_ns)
 
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
@@ -372,6 +376,10 @@ class PartitionJudge:
         kept = [judgement for judgement in judgements if judgement.promise.must_survive]
         may_stay = len(gone) == len(found.values)  # nothing of it stands there: one may have been the last
         return kept[0] if len(kept) > may_stay else next(one for one in judgements if one not in kept)
+
+    def of_aborted(self, found: AbortedMessage) -> Judgement | None:
+        """Say what permits that a message of an aborted transaction was polled here; None: nothing does."""
+        return self._of_end(Anomaly(kind=ABORTED_READ, log_offset=found.log_offset, value=found.value))
 
     def of_place(self, value: int) -> Judgement | None:
         """Return what permitted the loss of what readers had read where a record was written anew."""

@@ -170,13 +170,14 @@ class Remembered:
     def abort_lost(self, row: Transaction, place: Place, seen_ns: int, ended_ns: int | None) -> Judgement | None:
         """Return what may have taken the end of an aborted transaction of which a consumer received a record as committed (R9).
 
-        Without the decision, who coordinates it from then on takes it for open, or does not know that it ever was: the next transaction of that
+        Without the decision, who coordinates it from then on takes it for open, or does not know that it ever was (as it may, where the abort was never
+        answered, without what it had written since the transaction began): the next transaction of that
         producer may be committed under an epoch that the brokers know already, and its marker commits what is open there of both. Without the
         abort's marker in this partition the records are open there, and the next one that sends there commits them.
 
         place:     the partition that the record was received from.
         seen_ns:   when a consumer of committed records had received the record for the first time.
-        ended_ns:  when the last stable offset had passed the record at first, since the transaction was answered; None: nobody saw it.
+        ended_ns:  when the last stable offset had passed the record at first, since the transaction was answered, or began without an answer; None: nobody saw it.
         """
         home = self._history.home(TRANSACTION_LOG, row.txn_id)
         if home is None:

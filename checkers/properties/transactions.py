@@ -23,12 +23,13 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.graphs import list_append, send_poll
 from tribunal.checkers.graphs.columns import ListSteps
-from tribunal.checkers.graphs.findings import Contradiction, Findings
+from tribunal.checkers.graphs.findings import AbortedMessage, Contradiction, Findings
 from tribunal.checkers.graphs.models import RULES_OUT, ruled_out
-from tribunal.checkers.graphs.send_poll import LogHistory
+from tribunal.checkers.graphs.send_poll import ABORTED, LogHistory
 from tribunal.checkers.judge.fenced import Fenced, fenced_commits
 from tribunal.checkers.judge.lost_orders import is_of_order, permitted_orders
 from tribunal.checkers.judge.timeline import History, Judgement
+from tribunal.results.store import partition_order
 from tribunal.results.verdict import Detail
 
 NOTES: Final = {
@@ -61,7 +62,8 @@ SENTENCES: Final = {
 
 
 def _excuses(kind: str) -> tuple[Excuse, ...]:
-    return (Excuse.ORDER_LOST,) if is_of_order(kind) else ()
+    of_order = (Excuse.ORDER_LOST,) if is_of_order(kind) else ()
+    return (*of_order, Excuse.END_LOST) if kind == ABORTED else of_order
 
 
 KINDS: Final = {
@@ -116,7 +118,7 @@ class Gathered:
         self._rows = 0
         self._judgements: dict[int, Judgement] = {}
         self._details: dict[int, Detail] = {}
-        self._contradictions: dict[int, Contradiction] = {}
+        self._contradictions: dict[int, Contradiction | AbortedMessage] = {}
 
     def found(self, count: int) -> Found:
         """Return all of it; `count`: how many transactions there are."""
@@ -130,10 +132,9 @@ class Gathered:
         before = self._rows
         for name, witnesses in found.witnesses.items():
             kind = renamed.get(name, name)
-            if (name in UNSURE and not renamed) or kind not in KINDS or kind == CONTRADICTED:
+            if (name in (*UNSURE, ABORTED) and not renamed) or kind not in KINDS or kind == CONTRADICTED:
                 continue
-            weakest, _ = ruled_out([name])
-            model = f"; rules out {', '.join(weakest)}" if weakest else ""
+            weakest, model = _models(name)
             more = found.counts[name] - len(witnesses)
             words = [witness.words + model for witness in witnesses]
             words[0] += f" ({more} more like these)" if more else ""
@@ -146,11 +147,21 @@ class Gathered:
             self._judgements |= dict.fromkeys(range(before, self._rows), judgement)
 
     def add_messages(self, found: Findings) -> None:
-        """Add what is found of messages; what stands at one offset is judged where its partition is."""
+        """Add what is found of messages; what stands at one offset, and what was aborted, is judged where its partition is."""
         self._contradictions |= dict(enumerate(found.contradictions, self._rows))
         writers = [one.writers[0] if one.writers else None for one in found.contradictions]
         self._take(CONTRADICTED, [one.words for one in found.contradictions], writers)
+        self._add_aborted(found)
         self.add(found, {})
+
+    def _add_aborted(self, found: Findings) -> None:
+        polled = sorted(found.aborted.values(), key=lambda one: (*partition_order(one.key), one.log_offset, one.value))
+        weakest, model = _models(ABORTED)
+        self._contradictions |= dict(enumerate(polled, self._rows))
+        self._details |= {row: Detail(rules_out=tuple(weakest)) for row in range(self._rows, self._rows + len(polled))}
+        counts = [f" (polled {one.count} times)" if one.count > 1 else "" for one in polled]
+        words = [f"{one.words}{model}{count}" for one, count in zip(polled, counts, strict=True)]
+        self._take(ABORTED, words, [one.writer for one in polled])
 
     def add_fenced(self, found: Sequence[Fenced]) -> None:
         """Add what was to be refused."""
@@ -169,6 +180,12 @@ class Gathered:
     def _put(self, rows: pa.Table) -> None:
         self._tables.append(rows)
         self._rows += rows.num_rows
+
+
+def _models(anomaly: str) -> tuple[Sequence[str], str]:
+    """Return the weakest models that an anomaly rules out, and how a finding says so."""
+    weakest, _ = ruled_out([anomaly])
+    return weakest, f"; rules out {', '.join(weakest)}" if weakest else ""
 
 
 PROPERTY: Final = Property(

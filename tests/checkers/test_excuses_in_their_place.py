@@ -530,6 +530,43 @@ def test_an_abort_that_was_permitted_to_be_lost_is_forgotten(
     assert judged(run, "aborted_read") == [expected]
 
 
+@pytest.mark.parametrize(("lost_at", "other", "passed_at", "expected"), [
+    pytest.param(3000, {}, None, BY_R9, id="that it was open was lost, the next one was committed"),
+    pytest.param(3000, {}, 5500, BY_R9, id="the record was passed when that was under way"),
+    pytest.param(None, {}, None, LOST, id="nothing was lost"),
+    pytest.param(50, {}, None, LOST, id="lost before it began"),
+    pytest.param(8500, {}, None, LOST, id="lost when the record had been read"),
+    pytest.param(3000, {}, 2000, LOST, id="somebody had aborted it before"),
+    pytest.param(3000, None, None, LOST, id="nothing was committed behind it"),
+    pytest.param(3000, {"outcome": "aborted"}, None, LOST, id="the next one was aborted, too"),
+    pytest.param(3000, {"txn_id": "y"}, None, LOST, id="another id's was committed"),
+    pytest.param(3000, {"begin_ns": 1500 * MS, "end_ns": 2500 * MS}, None, LOST, id="it ended before the loss"),
+])  # fmt: skip
+def test_who_gave_up_without_an_answer_may_be_taken_for_one_that_had_nothing_open(
+    tmp_path: Path, lost_at: int | None, other: dict[str, Any] | None, passed_at: int | None, expected: tuple[str, str]
+) -> None:
+    """Its abort was asked of a coordinator that had lost that the transaction was open; found by the search (seed 1455492824)."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED | {"isr": [1, 2]})
+    value = in_transaction(run, {"t": 0}, "aborted", producer_id=7, producer_epoch=3, end_ns=None)["t"]
+    if lost_at is not None:
+        uncleanly_elected(run, "__transaction_state", lost_at)
+    if other is not None:
+        row = {"process": 7, "txn_id": "x", "producer_id": 7, "producer_epoch": 4, "outcome": "committed"}
+        span = {"begin_ns": 5000 * MS, "end_ns": 6000 * MS, "operations": []}
+        run.recorder.row("txns", **row | span | other)
+    if passed_at is not None:
+        run.watermark(1, passed_at, epoch=0, last_stable_offset=1)
+    run.read({0: value}, 8000, process=80, isolation="read_committed", epoch=0)
+    run.final_read({0: value}, at=9000, isolation="read_committed", epoch=0)
+    # A transaction polled it, too: the same fact, as a circle's kin.
+    step = {"kind": "poll", "topic": "t", "partition": 0, "log_offset": 0, "value": value}
+    made = {"process": 80, "txn_id": "reader", "producer_id": 80, "producer_epoch": 0, "outcome": "committed"}
+    run.recorder.row("txns", **made, begin_ns=8000 * MS, end_ns=8100 * MS, operations=[step])
+
+    assert judged(run, "aborted_read") == judged(run, "G1a") == [expected]
+
+
 @pytest.mark.parametrize(("recovery", "sends_there", "expected"), [
     pytest.param(0, True, BY_R9, id="nobody aborted it anew, and the next one committed it"),
     pytest.param(1, True, LOST, id="who was elected aborted it anew"),
