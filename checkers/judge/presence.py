@@ -14,7 +14,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from replog.metadata.state import MIGRATING, UNASSIGNED
 from tribunal.checkers.guarantees import (
     CutLive,
     Elected,
@@ -59,10 +58,8 @@ OF_OTHERS_TOO: Final = OF_MANY | OF_ALL_BROKERS  # faults that hurt more than wh
 OfRun = Callable[[str], pa.Table]
 Place = tuple[str, int]  # a partition: topic, as the recording names it, and number
 UNFENCED: Final = -1
-ANYWHERE: Final = (
-    str(UNASSIGNED),
-    str(MIGRATING),
-)  # of a replica in one of these nobody has said that it lies elsewhere
+# KIP-858: unassigned, and migrating from the time before directories were reported. Nobody has said where a replica in one of these lies.
+ANYWHERE: Final = ("00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000002")
 
 
 class Span(msgspec.Struct, frozen=True):
