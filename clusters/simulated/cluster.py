@@ -352,10 +352,10 @@ class SimulatedCluster(SimulatedFaults):
         return Proof(holds=machine.running, facts={"state": "stopped"})
 
     async def resume(self, node: int) -> Proof:
-        """SIGCONT."""
+        """SIGCONT; of a process that another fault has ended meanwhile nothing is stopped any more."""
         machine = self.machine(node)
         machine.resume()
-        return Proof(holds=machine.running, facts={"state": "running"})
+        return Proof(holds=True, facts={"state": "running" if machine.running else "ended"})
 
     async def wipe(self, node: int) -> Proof:
         """Empty the disk of a node that is down, formatted again."""

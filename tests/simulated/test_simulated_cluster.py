@@ -14,6 +14,7 @@ from tribunal.clusters.kinds.simulated import launch
 from tribunal.clusters.simulated.determinism import difference
 from tribunal.clusters.simulated.running import run_simulated
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.nemesis.faults.pause import FAULT as PAUSE
 
 
 async def nothing(cluster):
@@ -132,6 +133,24 @@ def test_held_alter_partition_requests_do_no_harm():
         cluster.remove_rule(rule)
 
     assert Trial(8).run(scenario).lost() == []
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_another_fault_has_ended_is_stopped_no_more(ends):
+    """It counted as not healed, by a proof that said that it ran (7 of 19 inconclusive runs of a search)."""
+
+    async def scenario(cluster):
+        victim = next(node for node in cluster.spec.controller_ids if node != cluster.state.quorum_leader)
+        async with PAUSE.inject(cluster, victim, PAUSE.options()) as effect:
+            if ends:
+                await cluster.kill(victim)
+                asyncio.get_running_loop().call_later(1, lambda: asyncio.ensure_future(cluster.start(victim)))
+
+        service = {"serves": True}
+        assert effect.heal.holds
+        assert effect.heal.facts == {"state": "ended" if ends else "running", "service": {"holds": True} | service}
+
+    Trial(9).run(scenario)
 
 
 def test_a_cut_controller_is_replaced():
