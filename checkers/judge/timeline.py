@@ -595,7 +595,7 @@ class Timeline:
 
     def _judged_from(self, start: int, record: Record) -> Judgement:
         """Judge a record that was acknowledged, or an offset that was shown, when so many entries had been."""
-        since = start if record.since_ns is None else min(start, self._position(record.since_ns, None))
+        since = start if record.since_ns is None else self._passed_by(min(start, self._position(record.since_ns, None)))
         exposed, exposed_in_force, exposed_ns = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
@@ -860,6 +860,14 @@ class Timeline:
         if not self.entries[place - 1].settings.elr or self._is_large(place):
             return None
         return next((one for one in range(place - 1, first - 1, -1) if self._is_large(one)), None)
+
+    def _passed_by(self, place: int) -> int:
+        """Return the last place at which a high watermark may have passed what was shown at this one for the first time: its leader shows what its predecessor had committed.
+
+        With ELR it moves over no ISR below min ISR (KIP-966): who was in the last one that was large enough held it.
+        """
+        passed = self._last_large(1, place)
+        return place if passed is None else passed
 
     def _is_large(self, place: int) -> bool:
         entry = self.entries[place - 1]

@@ -51,3 +51,30 @@ def test_who_held_what_a_leader_shows_that_is_alone(
     run.final_read({0: other}, 20_000, epoch=3)
 
     assert judged(run, "offset_conflict") == [expected]
+
+
+@pytest.mark.parametrize(("isr", "shown_before", "fallen", "expected"), [
+    pytest.param([2, 3], 4, (2, 3), BY_R1, id="both who held it fell"),
+    pytest.param([2, 3], 4, (3,), LOST, id="one of them has it still"),
+    pytest.param([2, 3], 9, (2, 3), BY_R1, id="the former leader had shown it"),
+    pytest.param([3], 4, (3,), LOST, id="no ISR ever was large enough for it"),
+])  # fmt: skip
+def test_who_held_what_a_new_leader_shows_at_first_that_is_alone(
+    tmp_path: Path, isr: list[int], shown_before: int, fallen: tuple[int, ...], expected: tuple[str, str]
+) -> None:
+    """What its predecessor had committed last it shows itself, before anybody had seen it (found by the search, seed 1347952797)."""
+    run = Run(tmp_path / "run")
+    run.change(50, isr=isr, leader=2 if 2 in isr else 3)
+    run.watermark(shown_before, 500, epoch=1, observer="node-2", log_end_offset=9)
+    run.change(ALONE, isr=[3], leader=3, eligible_leader_replicas=[2])
+    run.watermark(9, ALONE + 10, epoch=2, observer="node-3", log_end_offset=9)
+    if 2 in fallen:
+        fell(run, 2, ALONE + 500)
+        run.change(ALONE + 600, eligible_leader_replicas=[])
+    fell(run, 3, FALLEN)
+    run.change(FALLEN + 500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
+    run.change(FALLEN + 510, isr=[3], leader=3, leader_recovery_state=1)
+    for high_watermark, at in ((5, 700), (7, 800)):
+        run.watermark(high_watermark, FALLEN + at, epoch=4, observer="node-3", log_end_offset=high_watermark)
+
+    assert judged(run, "high_watermark_below_former") == [expected]
