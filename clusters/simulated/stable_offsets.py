@@ -3,7 +3,8 @@
 Within a leader epoch it never goes back. Between two leaders it may, as long as the later one knows less to be committed
 (KIP-207: its high watermark is behind for a while). Once it shows the same high watermark or more, all ends of transactions
 below are in its log and known to be replicated, so its last stable offset is not behind either. If it is, the leader before let
-readers pass a transaction whose end was not replicated (M81).
+readers pass a transaction whose end was not replicated (M81). A leader may know an end to be committed that its own high watermark
+has not passed (it led before, or shows a lower one than it once had): that says nothing of the next one.
 """
 
 from typing import NamedTuple
@@ -28,6 +29,7 @@ class StableOffsets:
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
         self._last: StableOffset | None = None  # of the latest leader
+        self._assured = 0  # how far that one's goes by the high watermark that it was shown with
         self._before: StableOffset | None = None  # of the leaders before: where the high watermark was farthest
 
     @property
@@ -35,8 +37,11 @@ class StableOffsets:
         """What the latest leader has shown last."""
         return self._last
 
-    def show(self, shown: StableOffset, *, may_have_lost: bool) -> None:
-        """Compare; an unclean election begins anew, and a deposed leader is not believed."""
+    def show(self, shown: StableOffset, *, may_have_lost: bool, assured: int | None = None) -> None:
+        """Compare; an unclean election begins anew, and a deposed leader is not believed.
+
+        assured:  how far it goes by what lies below the high watermark that is shown with it; None: all of it.
+        """
         last = self._last
         if last is not None and shown.leader_epoch < last.leader_epoch:
             return
@@ -44,9 +49,9 @@ class StableOffsets:
             last = self._before = None
         elif last is not None and shown.leader_epoch > last.leader_epoch:
             if self._before is None or last.high_watermark >= self._before.high_watermark:
-                self._before = last
+                self._before = last._replace(offset=min(last.offset, self._assured))
             last = None
-        self._last = shown
+        self._last, self._assured = shown, shown.offset if assured is None else assured
         self._grows(last, shown)
         if self._before is not None and shown.high_watermark >= self._before.high_watermark:
             self._grows(self._before, shown)

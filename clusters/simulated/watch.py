@@ -539,7 +539,9 @@ class Watch:
         may_have_lost = epoch > prefix.leader_epoch and self._may_have_lost(node, partition, prefix)
         if shown.last_stable_offset is not None:
             stable = self._stable.setdefault(partition, StableOffsets(partition))
-            stable.show(StableOffset(epoch, high_watermark, shown.last_stable_offset), may_have_lost=may_have_lost)
+            offset = StableOffset(epoch, high_watermark, shown.last_stable_offset)
+            assured = prefix.stable_by(log, offset)
+            stable.show(offset, may_have_lost=may_have_lost, assured=assured)
         self._moved_by_right(node, partition, epoch, high_watermark)
         self.lone_leaders.exposed(partition, epoch, high_watermark, self._simulation.loop.now_ns)
         if log is None:
@@ -798,6 +800,21 @@ class CommittedPrefix:
             self.open.pop(mark.producer_id, None)
         elif mark.is_transactional:
             self.open.setdefault(mark.producer_id, mark.base_offset)
+
+    def stable_by(self, log: ReplicaLog | None, shown: StableOffset) -> int:
+        """Return how far a last stable offset goes by what lies below the high watermark that it is shown with, as its leader's log has it.
+
+        Beyond that it rests on an end that a former ISR had replicated: its leader knows that, the next one need not.
+        """
+        if log is None or self.replicated_end <= shown.high_watermark:
+            return shown.offset
+        open_: dict[int, int] = {}
+        for mark in log.batches[: log.index_of(shown.high_watermark)]:
+            if mark.is_control:
+                open_.pop(mark.producer_id, None)
+            elif mark.is_transactional:
+                open_.setdefault(mark.producer_id, mark.base_offset)
+        return min((shown.offset, *open_.values()))
 
     def hold_stable(self, node: int, log: ReplicaLog, shown: StableOffset) -> None:
         """I18: readers of committed transactions are shown nothing behind the beginning of one whose end is not committed.

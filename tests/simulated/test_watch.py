@@ -246,6 +246,40 @@ def test_the_next_leader_that_knows_as_much_has_as_many_ends_of_transactions():
         stable.show(StableOffset(2, 15, 10), may_have_lost=False)
 
 
+@pytest.mark.parametrize(
+    ("assured", "now", "breaks"),
+    [
+        pytest.param(10, 10, False, id="it rested on an end that a former isr held"),
+        pytest.param(10, 9, True, id="not so far"),
+        pytest.param(None, 10, True, id="it rested on what its high watermark had passed"),
+    ],
+)
+def test_the_next_leader_need_not_know_what_its_predecessor_knew_beyond_its_high_watermark(assured, now, breaks):
+    """The predecessor had led before, and had committed the end then; both show the same high watermark (found by the search, seed 68817023)."""
+    stable = StableOffsets(P)
+    stable.show(StableOffset(5, 12, 12), may_have_lost=False, assured=assured)
+
+    with violates("I18") if breaks else nullcontext():
+        stable.show(StableOffset(6, 12, now), may_have_lost=False)
+
+
+@pytest.mark.parametrize(
+    ("held", "replicated_end", "high_watermark", "assured"),
+    [
+        pytest.param("OVER", 11, 10, 0, id="its end lies beyond the high watermark, and a former isr held it"),
+        pytest.param("OVER", 10, 10, 10, id="nobody is known to hold more than the high watermark says"),
+        pytest.param("OVER", 11, 11, 11, id="the high watermark has passed its end"),
+        pytest.param("REST", 11, 10, 10, id="the log begins behind its first record"),
+    ],
+)
+def test_how_far_a_last_stable_offset_goes_by_its_high_watermark(held, replicated_end, high_watermark, assured):
+    marks = {"OVER": OVER, "REST": OVER[1:]}[held]
+    prefix = CommittedPrefix(P)
+    prefix.replicated_end = replicated_end
+
+    assert prefix.stable_by(log(*marks), StableOffset(1, high_watermark, high_watermark)) == assured
+
+
 def test_after_an_unclean_election_last_stable_offsets_begin_anew():
     stable = StableOffsets(P)
     stable.show(StableOffset(1, 15, 15), may_have_lost=False)
