@@ -127,7 +127,7 @@ class Watch:
         self._exposures: dict[tuple[TopicPartition, int], tuple[int, int]] = {}  # high watermark, metadata known then
         self._former: dict[TopicPartition, dict[bytes, None]] = {}  # owners of logs of topics that are gone
         self._accused: list[Violated] = []
-        self.keeps_hosted = False  # a hosted replica's log may not vanish (Z3)
+        self.keeps_hosted = False  # in ZooKeeper mode: a hosted replica's log may not vanish (Z3)
         for node, machine in machines.items():
             machine.disk.watcher = self.replicas[node]
             self.replicas[node].on_change = self._schedule
@@ -152,6 +152,7 @@ class Watch:
         """Know that a node's disk may have lost what it held (power failure, wipe, damage)."""
         for prefix in self._prefixes.values():
             prefix.doubtful[node] = None
+            prefix.known_late.pop(node, None)
             prefix.lossy[node] = None
 
     def replaced_disk(self, node: int) -> None:
@@ -310,6 +311,9 @@ class Watch:
             if state is not None:
                 self._recovered_by_right(partition, state)
                 self._replicated_by(partition, state)
+            if prefix is not None and state is not None and self.keeps_hosted:
+                for node in [node for node in prefix.known_late if node not in state.isr]:
+                    del prefix.known_late[node], prefix.doubtful[node]  # it comes back with its leader's log
             if prefix is not None and state is not None and state.leader in prefix.lossy:
                 prefix.led_by_lossy = state.leader_epoch
             if prefix is not None and state is not None and not self._may_begin_anew(partition, prefix):
@@ -649,8 +653,13 @@ class Watch:
                 raise _ends_early(Invariant.I8, Role.IN_ELR, member, end_offset, prefix, state.leader_epoch)
 
     def _registered(self, node: int) -> None:
-        for prefix in self._prefixes.values():
-            prefix.doubtful.pop(node, None)
+        for partition, prefix in self._prefixes.items():
+            state = self.committed.state.partitions.get(partition)
+            # A broker registers with ZooKeeper: its controller hears of that later, and takes it out of the ISR for its former life then.
+            if self.keeps_hosted and state is not None and node in state.isr and node in prefix.doubtful:
+                prefix.known_late[node] = None
+            else:
+                prefix.doubtful.pop(node, None)
         if self.is_ending(node):
             return  # it was asked to while its registration was under way, and the file is its own
         disk = self._machines[node].disk
@@ -719,6 +728,7 @@ class CommittedPrefix:
         self.end_offset = 0
         self.verified: dict[int, int] = {}  # node -> offset up to which its log was found equal
         self.doubtful: dict[int, None] = {}  # nodes that lost data since they registered
+        self.known_late: dict[int, None] = {}  # those of them that have registered while they still counted as in sync
         self.replicated_end = 0  # up to where a former ISR held the log: its leader may have taken that for committed
         self.lossy: dict[int, None] = {}  # nodes that ever lost data
         self.led_by_lossy = -1  # the last leader epoch in which one of these led

@@ -348,6 +348,42 @@ def test_up_to_where_a_former_isr_held_the_log(before, now, end):
     assert watch._prefix(P).replicated_end == end
 
 
+@pytest.mark.parametrize(
+    ("in_zookeeper", "left", "breaks"),
+    [
+        pytest.param(True, False, False, id="its controller has not taken it out yet"),
+        pytest.param(True, True, True, id="it was taken out, and joined again"),
+        pytest.param(False, False, True, id="a controller that registers it has taken it out"),
+    ],
+)
+def test_who_lost_data_and_has_registered_with_zookeeper_is_in_the_isr_until_its_controller_knows(
+    in_zookeeper, left, breaks
+):
+    """It was accused for the time in between (found by a search in ZooKeeper mode, seed 894225276)."""
+    simulation = Simulation(1)
+    machines = {node: simulation.add_machine(f"broker-{node}", f"10.0.0.{node}", node) for node in (1, 2)}
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
+    watch = Watch(simulation, machines, "/data", committed, dict, elr_enabled=False, producer_expiration_ms=86_400_000)
+    watch.keeps_hosted = in_zookeeper
+    watch._prefix(P).exposed(1, log(mark(0, 4, 1), mark(5, 9, 1)), 1, 10)
+    watch.replicas[1].logs[P] = watch.replicas[2].logs[P] = log(mark(0, 4, 1), mark(5, 9, 1))
+
+    def commit(*isr: int) -> None:
+        committed.state.partitions[P] = state(isr=isr, elr=(), replicas=(1, 2))
+        committed.changed[P] = None
+        watch._changed_by_commits()
+
+    commit(1, 2)
+    watch.lost_data(2)
+    watch.replicas[2].logs[P] = log(mark(0, 4, 1))
+    watch._registered(2)
+    if left:
+        commit(1)
+    with violates("I9") if breaks else nullcontext():
+        commit(1, 2)
+        watch._members_hold(P, committed.state.partitions[P].leader_epoch, watch._prefix(P))
+
+
 @pytest.mark.parametrize(("stable", "breaks"), [(3, False), (4, True)])
 def test_readers_begin_where_the_log_starts_also_in_the_midst_of_an_open_transaction(stable, breaks):
     """Deleting records moved the start into its first batch: a search accused a leader that showed that start, as Apache Kafka's do."""
