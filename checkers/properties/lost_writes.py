@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     FAIL,
@@ -40,6 +41,9 @@ from tribunal.results.recording import WORDS
 
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 NEVER: Final = np.iinfo(np.int64).max
+PRODUCE: Final = 0  # Kafka's API key
+CLIENTS: Final = 0  # in `from` of the table requests
+DOUBLED: Final = pa.schema([("node", pa.int32()), ("at_ns", pa.int64())])
 KINDS: Final = {
     "lost": Kind(Meaning.PROMISED, "an acknowledged record is missing from the final log"),
     "lost_after_read": Kind(Meaning.PROMISED, "a record that a consumer had read is missing from the final log"),
@@ -401,7 +405,7 @@ def _twice(rows: PartitionRows, log: FinalLog, context: Context) -> pa.Table:
     if again.size == 0:
         return nothing()
     at = rows.derived(sends_by_value).rows(pairs[again, 0])
-    sure = np.append(_idempotent(rows), False)[at] & (at != UNKNOWN)
+    sure = np.append(_idempotent(rows, context), False)[at] & (at != UNKNOWN)
     tables = []
     for kind, chosen_pairs, chosen_rows in (
         ("duplicate", again[sure], at[sure]),
@@ -426,12 +430,28 @@ def log_start(rows: PartitionRows) -> int:
     return max(int(column.max(initial=0)) for column in shown)
 
 
-def _idempotent(rows: PartitionRows) -> Array:
-    """Per send: written by an idempotent producer or in a single attempt, so that it may not stand twice."""
+def _idempotent(rows: PartitionRows, context: Context) -> Array:
+    """Per send: written by an idempotent producer or in a single attempt that arrived once, so that it may not stand twice."""
     sends = rows.columns("sends")
     words = rows.words("sends", "worker_class")
     classes = np.array([is_idempotent(word) for word in words] + [False])
-    return np.asarray(classes[sends["worker_class"]] | (sends["attempts"] == 1))
+    once = sends["attempts"] == 1
+    twice = doubled_produces(context.of_run("requests"))
+    for node, at_ns in zip(twice["node"].to_pylist(), twice["at_ns"].to_pylist(), strict=True):
+        under_way = (sends["invoke_ns"] <= at_ns) & (
+            (sends["complete_ns"] == UNKNOWN) | (sends["complete_ns"] >= at_ns)
+        )
+        once &= ~(under_way & ((sends["answered_by"] == UNKNOWN) | (sends["answered_by"] == node)))
+    return np.asarray(classes[sends["worker_class"]] | once)
+
+
+def doubled_produces(requests: pa.Table) -> pa.Table:
+    """Return when a fault let a client's produce request arrive twice, and at which node: DOUBLED. Who sent it made one attempt."""
+    named = pc.and_(pc.equal(requests["api_key"], PRODUCE), pc.equal(requests["from"], CLIENTS))
+    doubled = requests.filter(
+        pc.and_(named, pc.and_(pc.equal(requests["fate"], "duplicated"), pc.equal(requests["direction"], "request")))
+    )
+    return doubled.select(["to", "at_ns"]).rename_columns(DOUBLED.names).cast(DOUBLED)
 
 
 def is_idempotent(worker_class: str) -> bool:
@@ -615,7 +635,13 @@ JOIN (SELECT run_id, topic, partition, value, MIN(log_offset) AS first_offset FR
   ON c.run_id = o.run_id AND c.topic = o.topic AND c.partition = o.partition AND c.value = o.value
  AND c.log_offset > o.first_offset
 LEFT JOIN (SELECT run_id, topic, partition, value FROM sends
-           WHERE worker_class LIKE 'idempotent%' OR worker_class LIKE 'transactional%' OR attempts = 1) i
+           WHERE worker_class LIKE 'idempotent%' OR worker_class LIKE 'transactional%'
+           UNION
+           SELECT s.run_id, s.topic, s.partition, s.value FROM sends s
+           ANTI JOIN doubled_produces d
+             ON s.run_id = d.run_id AND s.invoke_ns <= d.at_ns AND COALESCE(s.complete_ns, d.at_ns) >= d.at_ns
+            AND COALESCE(s.answered_by, d.node) = d.node
+           WHERE s.attempts = 1) i
   ON c.run_id = i.run_id AND c.topic = i.topic AND c.partition = i.partition AND c.value = i.value
 UNION ALL
 SELECT n.run_id, n.topic, n.partition, 'unjudged', CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT) FROM (

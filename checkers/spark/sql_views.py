@@ -23,6 +23,7 @@ concluded from them, and tests of that code check what they hold.
     forgotten           topic, partition, position, node          who left ISR and ELR although the ELR should have kept it
     entries, entry_facts, members                                 a partition's committed history, step by step
     metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' registrations, requests between nodes
+    doubled_produces    node, at_ns                               when a fault let a client's produce request arrive twice
     faults              fault_index, kind, resolved_target, planned_ns, injected_ns, healed_ns
 """
 
@@ -41,7 +42,7 @@ from tribunal.checkers.judge.presence import below_min_isr, ever_led, forgotten,
 from tribunal.checkers.judge.quorum import silent
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
-from tribunal.checkers.properties import stale_epochs
+from tribunal.checkers.properties import lost_writes, stale_epochs
 from tribunal.checkers.properties.control_plane import silence_words
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT, of_all
 from tribunal.results.manifest import KRAFT, integer
@@ -315,6 +316,7 @@ def _tables(recording: Recording) -> dict[str, pa.Table]:
         "waits": plain(recording.table("waits").select(list(TABLES["waits"].fields))),
         "registered": stale_epochs.registered(metadata),
         "control_requests": stale_epochs.control_requests(recording.table("requests")),
+        "doubled_produces": lost_writes.doubled_produces(recording.table("requests")),
     }
 
 

@@ -361,6 +361,33 @@ def test_a_record_that_stands_twice(run: Run, worker_class: str, kind: str, seve
     assert found(run.finish()) == [(kind, severity, "", 1)]
 
 
+@pytest.mark.parametrize(("doubled", "worker_class", "kind"), [
+    pytest.param(None, "no-retries", "duplicate", id="it was sent once, and arrived once"),
+    pytest.param({}, "no-retries", "repeated", id="its request arrived twice"),
+    pytest.param({}, "idempotent", "duplicate", id="its request arrived twice, which an idempotent producer's leader notices"),
+    pytest.param({"to": 2}, "no-retries", "duplicate", id="a request to another node did"),
+    pytest.param({"at_ns": 90 * MS}, "no-retries", "duplicate", id="an earlier request did"),
+    pytest.param({"at_ns": 300 * MS}, "no-retries", "duplicate", id="a later request did"),
+    pytest.param({"api_key": 1}, "no-retries", "duplicate", id="a fetch did"),
+    pytest.param({"direction": "response"}, "no-retries", "duplicate", id="an answer did"),
+    pytest.param({"fate": "delayed"}, "no-retries", "duplicate", id="a request was late"),
+    pytest.param({"from": 3}, "no-retries", "duplicate", id="a broker's request did"),
+])  # fmt: skip
+def test_what_a_fault_lets_arrive_twice_was_not_sent_twice(
+    run: Run, doubled: dict[str, Any] | None, worker_class: str, kind: str
+) -> None:
+    """A connection delivers a request once; found by the search (rotating-swarm, seed 761343778)."""
+    value = run.send(0, 100, worker_class=worker_class, attempts=1, answered_by=1, complete_ns=200 * MS)
+    if doubled is not None:
+        request = {"from": 0, "to": 1, "api_key": 0, "direction": "request", "fate": "duplicated", "at_ns": 150 * MS}
+        run.recorder.row("requests", **request | doubled)
+    run.final_read({0: value, 1: value})
+    run_dir = run.finish()
+
+    assert [found_kind for found_kind, *_ in found(run_dir)] == [kind]
+    assert [*agree(run_dir, "lost_writes")] == [kind]
+
+
 @pytest.mark.parametrize(("start", "judged"), [(0, [("duplicate", "violation", "", 1)]), (1, [])])
 def test_of_two_in_the_logs_the_one_before_the_log_start_is_in_no_readers_log(
     run: Run, start: int, judged: list[tuple[object, object, object, object]]
