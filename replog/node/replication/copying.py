@@ -233,7 +233,11 @@ class SourceLoop:
             self.replicas.perform(replica, effects)
             return None
         if strikes(self.world, "segment is rolled early"):
-            partition.log.roll(self.world.clock.wall_ms())
+            try:
+                partition.log.roll(self.world.clock.wall_ms())
+            except OSError as problem:
+                partition.go_offline(problem)
+                return None
         records = answer.records or b""
         log_start_offset = partition.log.log_start_offset
         try:
