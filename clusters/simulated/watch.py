@@ -302,13 +302,12 @@ class Watch:
         self._behind = {}
         for partition in changed:
             prefix, state = self._prefixes.get(partition), self.committed.state.partitions.get(partition)
-            if state is not None and state.leader >= 0:
-                self._led[partition] = state.leader_epoch
             if state is not None:
+                if state.leader >= 0:
+                    self._led[partition] = state.leader_epoch
                 self.lone_leaders.committed(
                     partition, state, self._simulation.loop.now_ns, self._uncommitted(partition, state)
                 )
-            if state is not None:
                 self._recovered_by_right(partition, state)
                 self._replicated_by(partition, state)
             if prefix is not None and state is not None and self.keeps_hosted:
@@ -655,7 +654,7 @@ class Watch:
     def _registered(self, node: int) -> None:
         for partition, prefix in self._prefixes.items():
             state = self.committed.state.partitions.get(partition)
-            # A broker registers with ZooKeeper: its controller hears of that later, and takes it out of the ISR for its former life then.
+            # A broker registers with ZooKeeper: its controller is notified of that later, and takes it out of the ISR for its former life then.
             if self.keeps_hosted and state is not None and node in state.isr and node in prefix.doubtful:
                 prefix.known_late[node] = None
             else:
@@ -818,13 +817,8 @@ class CommittedPrefix:
         """
         if log is None or self.replicated_end <= shown.high_watermark:
             return shown.offset
-        open_: dict[int, int] = {}
-        for mark in log.batches[: log.index_of(shown.high_watermark)]:
-            if mark.is_control:
-                open_.pop(mark.producer_id, None)
-            elif mark.is_transactional:
-                open_.setdefault(mark.producer_id, mark.base_offset)
-        return min((shown.offset, *open_.values()))
+        below = log.batches[: log.index_of(shown.high_watermark)]
+        return min((shown.offset, *left_open_before(below, shown.leader_epoch + 1).values()))
 
     def hold_stable(self, node: int, log: ReplicaLog, shown: StableOffset) -> None:
         """I18: readers of committed transactions are shown nothing behind the beginning of one whose end is not committed.
