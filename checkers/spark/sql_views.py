@@ -302,7 +302,9 @@ def _fact(fact: Fact) -> Iterator[Row]:
 
 
 def _tables(recording: Recording) -> dict[str, pa.Table]:
-    txns, metadata, faults, phases = (recording.table(name) for name in ("txns", "metadata", "faults", "phases"))
+    txns, metadata, faults, phases, requests = (
+        recording.table(name) for name in ("txns", "metadata", "faults", "phases", "requests")
+    )
     faults = with_cuts(faults, phases)
     return {
         "dumped": plain(recording.table("dumps").select(["topic", "partition", "node", "log_start_offset"])),
@@ -315,8 +317,8 @@ def _tables(recording: Recording) -> dict[str, pa.Table]:
         ).rename_columns(["fault_index", "kind", "resolved_target", "planned_ns", "injected_ns", "healed_ns"]),
         "waits": plain(recording.table("waits").select(list(TABLES["waits"].fields))),
         "registered": stale_epochs.registered(metadata),
-        "control_requests": stale_epochs.control_requests(recording.table("requests")),
-        "doubled_produces": lost_writes.doubled_produces(recording.table("requests")),
+        "control_requests": stale_epochs.control_requests(requests),
+        "doubled_produces": lost_writes.doubled_produces(requests),
     }
 
 
